@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line of overlap_sim: what may be asked for, and within which limits.
+ * Reading it has no effect but messages on stdout (--help) and stderr (errors). */
+#ifndef EXAMPLES_OVERLAP_SIM_OPTIONS_H
+#define EXAMPLES_OVERLAP_SIM_OPTIONS_H
+
+#include <stdint.h>
+
+#define OVERLAP_SIM_MAX_MICROBATCHES UINT64_C(1000000) /* each is recorded, twice */
+#define OVERLAP_SIM_MAX_MS UINT64_C(3600000)           /* one hour */
+#define OVERLAP_SIM_MAX_WINDOW UINT64_C(65536)         /* each slot has memory of its own */
+
+typedef struct overlap_sim_options {
+  uint64_t microbatches; /* 8 unless told otherwise */
+  uint64_t compute_ns;   /* 50 ms */
+  uint64_t comm_ns;      /* 30 ms */
+  uint32_t window;       /* 0: the library's default */
+  int json;
+} overlap_sim_options_t;
+
+/* What the program does next. */
+typedef enum overlap_sim_request {
+  OVERLAP_SIM_RUN,
+  OVERLAP_SIM_HELPED, /* --help was answered: exit 0 */
+  OVERLAP_SIM_REFUSED /* one line on stderr said why: exit 2 */
+} overlap_sim_request_t;
+
+overlap_sim_request_t overlap_sim_options_read(overlap_sim_options_t *options, int argc, char **argv);
+
+/* Reads a time in milliseconds, as "50", "0.25" or ".5": digits and at most one point, nothing else, rounded
+ * to whole nanoseconds. NULL, or what is wrong with the text. */
+const char *overlap_sim_read_ms(const char *text, uint64_t *ns);
+
+/* Reads a whole number from `least` to `most`. NULL, or what is wrong with the text. */
+const char *overlap_sim_read_count(const char *text, uint64_t least, uint64_t most, uint64_t *count);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* What a run did and how well: statistics of the last run, or a snapshot of the one in flight.
+ * All times are nanoseconds. On by default; `no_stats` in ovl_pipeline_options_t leaves only the
+ * counts and elapsed_ns. */
+#ifndef OVL_STATS_H
+#define OVL_STATS_H
+
+#include <string.h>
+
+#include "ovl/types.h"
+
+OVL_BEGIN_DECLS
+
+/* Of a whole run. */
+typedef struct ovl_stats {
+  size_t size;
+  uint64_t microbatches; /* retired, failed ones included; never admitted items are not counted */
+  uint64_t failed;       /* of them, those that ended with an error */
+  uint64_t ops;          /* operations that ran */
+  uint64_t skipped;      /* operations that did not run because their microbatch had failed */
+  uint64_t elapsed_ns;   /* start to the end of the last op */
+  uint64_t work_ns;      /* sum of the durations of all ops, taken while they contended: no serial time */
+  double concurrency;    /* work_ns / elapsed_ns; 0 when nothing ran */
+
+  /* The executed order without any overhead, by the recurrence
+   *   v(op) = max(v of what it depends on, v(retirement of i - window), arrival of i,
+   *               v of the op that ran before it on the same one of the lane's `width` places)
+   *           + duration,
+   * the largest v of all. Each term is no later than it was in the run, so bound_ns <= elapsed_ns. */
+  uint64_t bound_ns;
+  double efficiency; /* bound_ns / elapsed_ns; 0 when nothing ran */
+
+  uint64_t hidden_ns;  /* time in which a lane of role COMM and one of role COMPUTE both worked */
+  uint64_t exposed_ns; /* time in which a lane of role COMM worked and none of role COMPUTE */
+
+  uint32_t window;
+  uint32_t pool_width;      /* pool operations that may run at once, by the lanes' widths and the window */
+  uint32_t pool_peak;       /* most pool threads that worked for this run at one time */
+  uint32_t reserved;        /* 0 */
+  uint64_t pool_wait_ns;    /* time in which a pool operation could have started and no thread took it */
+  uint64_t loop_longest_ns; /* the longest single callback on a lane of kind LOOP */
+
+  /* One sentence when overlap was asked for and not had, naming the cause (a starved thread pool, a
+   * loop lane that blocks, window 1); else "". A static string, never NULL. */
+  const char *finding;
+} ovl_stats_t;
+
+/* Of one lane. */
+typedef struct ovl_lane_stats {
+  size_t size;
+  uint64_t ops;
+  uint64_t busy_ns;    /* sum of its ops' durations, at most width x elapsed */
+  uint64_t elapsed_ns; /* of the run */
+  uint32_t width;
+  uint32_t peak; /* most ops that ran on it at one time */
+} ovl_lane_stats_t;
+
+/* Of one stage. */
+typedef struct ovl_stage_stats {
+  size_t size;
+  uint64_t ops;
+  uint64_t failed;
+  uint64_t skipped;
+  uint64_t total_ns;
+  uint64_t min_ns; /* 0 when no op ran */
+  uint64_t max_ns;
+  double mean_ns;
+} ovl_stage_stats_t;
+
+static inline void ovl_stats_init(ovl_stats_t *stats) {
+  memset(stats, 0, sizeof *stats);
+  stats->size = sizeof *stats;
+}
+
+static inline void ovl_lane_stats_init(ovl_lane_stats_t *stats) {
+  memset(stats, 0, sizeof *stats);
+  stats->size = sizeof *stats;
+}
+
+static inline void ovl_stage_stats_init(ovl_stage_stats_t *stats) {
+  memset(stats, 0, sizeof *stats);
+  stats->size = sizeof *stats;
+}
+
+/* Each fills what the caller's struct has room for, by its `size`; nothing beyond it is written.
+ * Before the first run all figures are 0. Any thread, before close.
+ * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE; OVL_ENOLANE; OVL_ENOSTAGE. */
+OVL_EXTERN int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats);
+OVL_EXTERN int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_stats_t *stats);
+OVL_EXTERN int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_stage_stats_t *stats);
+
+OVL_END_DECLS
+
+#endif

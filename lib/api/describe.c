@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* Describing a pipeline: lanes, stages and dependencies are checked, copied and kept until they are frozen. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/options.h"
+#include "api/pipeline.h"
+
+/* ---- memory --------------------------------------------------------------------------------------------- */
+
+void *ovl_vector_next(ovl_vector_t *vector, size_t size, const ovl_memory_t *memory) {
+  if (vector->count == vector->capacity) {
+    uint32_t capacity = vector->capacity == 0 ? 8 : vector->capacity * 2;
+    void *items = capacity > vector->capacity ? ovl_memory_array(memory, capacity, size) : NULL;
+    if (items == NULL)
+      return NULL;
+    if (vector->count > 0)
+      memcpy(items, vector->items, vector->count * size);
+    ovl_memory_free(memory, vector->items);
+    vector->items = items;
+    vector->capacity = capacity;
+  }
+  return (char *)vector->items + vector->count * size;
+}
+
+/* A copy of the name, or "<kind> <id>". */
+static char *copy_name(const ovl_pipeline_t *p, const char *name, const char *kind, uint32_t id) {
+  char fallback[32];
+  if (name == NULL) {
+    snprintf(fallback, sizeof fallback, "%s %u", kind, (unsigned)id);
+    name = fallback;
+  }
+  size_t bytes = strlen(name) + 1;
+  char *copy = ovl_memory_array(&p->memory, bytes, 1);
+  if (copy != NULL)
+    memcpy(copy, name, bytes);
+  return copy;
+}
+
+/* ---- may it be described any more? ------------------------------------------------------------------------ */
+
+static bool run_in_flight(ovl_pipeline_t *p) {
+  ovl_lock(&p->exec.lock);
+  bool busy = p->exec.phase != OVL_EXEC_IDLE;
+  ovl_unlock(&p->exec.lock);
+  return busy;
+}
+
+static int may_describe(ovl_pipeline_t *p, const char *call) {
+  if (run_in_flight(p))
+    return ovl_refuse(p, OVL_EBUSY, "%s: a run is in flight", call);
+  if (atomic_load(&p->frozen))
+    return ovl_refuse(p, OVL_EFROZEN, "%s: the description is frozen since the first run or submit", call);
+  return 0;
+}
+
+/* ---- lanes -------------------------------------------------------------------------------------------------- */
+
+static int check_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_options_t *o) {
+  const char *name;
+  if (ovl_options_read(o, sizeof *o, options, offsetof(ovl_lane_options_t, role)) != 0)
+    return ovl_refuse(p, OVL_ESTRUCTSIZE,
+                      "add_lane: the options' size is %zu, or they have fields this library lacks",
+                      options->size);
+  name = o->name != NULL ? o->name : "(unnamed)";
+  if (o->role != OVL_ROLE_OTHER && o->role != OVL_ROLE_COMPUTE && o->role != OVL_ROLE_COMM)
+    return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no role %d", name, (int)o->role);
+  if (o->kind != OVL_LANE_POOL && o->kind != OVL_LANE_LOOP)
+    return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no kind %d", name, (int)o->kind);
+  return 0;
+}
+
+int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_t *lane) {
+  if (p == NULL)
+    return OVL_EINVAL;
+  if (options == NULL || lane == NULL)
+    return ovl_refuse(p, OVL_EINVAL, "add_lane: %s is NULL", options == NULL ? "options" : "lane");
+  ovl_lane_options_t o;
+  int r = check_lane(p, options, &o);
+  if (r == 0)
+    r = may_describe(p, "add_lane");
+  if (r != 0)
+    return r;
+  ovl_lane_desc_t *desc = ovl_vector_next(&p->lane_descs, sizeof *desc, &p->memory);
+  ovl_lane_entry_t *entry = desc != NULL ? ovl_vector_next(&p->lanes, sizeof *entry, &p->memory) : NULL;
+  char *name = entry != NULL ? copy_name(p, o.name, "lane", p->lanes.count + 1) : NULL;
+  if (name == NULL)
+    return ovl_refuse(p, OVL_ENOMEM, "add_lane: no memory for lane %u", (unsigned)p->lanes.count + 1);
+  *desc = (ovl_lane_desc_t){.width = o.width != 0 ? o.width : 1, .kind = o.kind, .role = o.role};
+  *entry = (ovl_lane_entry_t){.name = name,
+                              .poll = o.poll,
+                              .data = o.data,
+                              .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : 50000};
+  p->lane_descs.count++;
+  lane->id = ++p->lanes.count;
+  return ovl_accept(p);
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------- */
+
+static int check_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options, ovl_stage_options_t *o) {
+  if (ovl_options_read(o, sizeof *o, options, offsetof(ovl_stage_options_t, run)) != 0)
+    return ovl_refuse(p, OVL_ESTRUCTSIZE,
+                      "add_stage: the options' size is %zu, or they have fields this library lacks",
+                      options->size);
+  const char *name = o->name != NULL ? o->name : "(unnamed)";
+  if (o->lane.id == 0)
+    return ovl_refuse(p, OVL_ENOLANE, "add_stage: stage \"%.100s\" names no lane", name);
+  if (o->lane.id > p->lanes.count)
+    return ovl_refuse(p, OVL_ENOLANE, "add_stage: stage \"%.100s\": there is no lane %u, only %u", name,
+                      (unsigned)o->lane.id, (unsigned)p->lanes.count);
+  return 0;
+}
+
+int ovl_pipeline_add_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options, ovl_stage_t *stage) {
+  if (p == NULL)
+    return OVL_EINVAL;
+  if (options == NULL)
+    return ovl_refuse(p, OVL_EINVAL, "add_stage: options is NULL");
+  ovl_stage_options_t o;
+  int r = check_stage(p, options, &o);
+  if (r == 0)
+    r = may_describe(p, "add_stage");
+  if (r != 0)
+    return r;
+  ovl_stage_desc_t *desc = ovl_vector_next(&p->stage_descs, sizeof *desc, &p->memory);
+  ovl_stage_entry_t *entry = desc != NULL ? ovl_vector_next(&p->stages, sizeof *entry, &p->memory) : NULL;
+  char *name = entry != NULL ? copy_name(p, o.name, "stage", p->stages.count + 1) : NULL;
+  if (name == NULL)
+    return ovl_refuse(p, OVL_ENOMEM, "add_stage: no memory for stage %u", (unsigned)p->stages.count + 1);
+  *desc = (ovl_stage_desc_t){.lane = o.lane.id - 1, .chained = !o.unchained, .always = o.always != 0};
+  *entry = (ovl_stage_entry_t){
+      .name = name, .run = o.run, .cancel = o.cancel, .data = o.data, .timeout_ns = o.timeout_ns};
+  p->stage_descs.count++;
+  p->stages.count++;
+  if (stage != NULL)
+    stage->id = p->stages.count;
+  return ovl_accept(p);
+}
+
+/* ---- dependencies ------------------------------------------------------------------------------------------- */
+
+static ovl_description_t description_of(const ovl_pipeline_t *p) {
+  return (ovl_description_t){.lanes = p->lane_descs.items,
+                             .stages = p->stage_descs.items,
+                             .dependencies = p->dependencies.items,
+                             .lane_count = p->lane_descs.count,
+                             .stage_count = p->stage_descs.count,
+                             .dependency_count = p->dependencies.count,
+                             .window = ovl_pipeline_effective_window(p)};
+}
+
+/* Names the stages of a cycle: a -> b -> a. */
+static int refuse_cycle(ovl_pipeline_t *p, const uint32_t *path, uint32_t length) {
+  char text[sizeof p->error];
+  size_t at = (size_t)snprintf(text, sizeof text, "add_dependency: cycle of distance 0: ");
+  for (uint32_t i = 0; i <= length && at < sizeof text - 40; i++)
+    at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%.30s\"", i == 0 ? "" : " -> ",
+                           ovl_stage_entry(p, path[i % length])->name);
+  return ovl_refuse(p, OVL_ECYCLE, "%s%s", text, at < sizeof text - 40 ? "" : " ...");
+}
+
+/* A dependency of distance 0 closes a cycle if there is a way from `after` back to `before`. While all lead
+ * forward there is none. */
+static int check_cycle(ovl_pipeline_t *p, uint32_t before, uint32_t after) {
+  if (before < after && !p->goes_back)
+    return 0;
+  const ovl_description_t d = description_of(p);
+  uint32_t length = 0, *path = ovl_memory_array(&p->memory, d.stage_count, sizeof *path);
+  int r = path != NULL ? ovl_plan_find_path(&d, after, before, &p->memory, path, &length) : OVL_ENOMEM;
+  if (r != 0)
+    ovl_refuse(p, r, "add_dependency: no memory to look for cycles");
+  else if (length > 0)
+    r = refuse_cycle(p, path, length);
+  ovl_memory_free(&p->memory, path);
+  return r;
+}
+
+static int check_ends(ovl_pipeline_t *p, ovl_stage_t before, ovl_stage_t after) {
+  const ovl_stage_t ends[2] = {before, after};
+  for (int i = 0; i < 2; i++)
+    if (ends[i].id == 0 || ends[i].id > p->stages.count)
+      return ovl_refuse(p, OVL_ENOSTAGE, "add_dependency: `%s`: there is no stage %u, only %u",
+                        i == 0 ? "before" : "after", (unsigned)ends[i].id, (unsigned)p->stages.count);
+  return 0;
+}
+
+int ovl_pipeline_add_dependency(ovl_pipeline_t *p, ovl_stage_t before, ovl_stage_t after, uint32_t distance) {
+  if (p == NULL)
+    return OVL_EINVAL;
+  int r = check_ends(p, before, after);
+  if (r == 0)
+    r = may_describe(p, "add_dependency");
+  if (r == 0 && distance == 0)
+    r = check_cycle(p, before.id - 1, after.id - 1);
+  if (r != 0)
+    return r;
+  ovl_dependency_t *next = ovl_vector_next(&p->dependencies, sizeof *next, &p->memory);
+  if (next == NULL)
+    return ovl_refuse(p, OVL_ENOMEM, "add_dependency: no memory");
+  *next = (ovl_dependency_t){.before = before.id - 1, .after = after.id - 1, .distance = distance};
+  p->dependencies.count++;
+  p->goes_back |= distance == 0 && before.id >= after.id;
+  return ovl_accept(p);
+}
+
+/* ---- freezing ------------------------------------------------------------------------------------------------- */
+
+uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p) {
+  if (p->options.window != 0)
+    return p->options.window;
+  uint32_t lanes = p->lane_descs.count;
+  return lanes == 0 ? 1 : lanes <= UINT32_MAX / 2 ? 2 * lanes : UINT32_MAX;
+}
+
+static int build(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
+  const ovl_description_t d = description_of(p);
+  int r = ovl_plan_init(plan, &d, &p->memory);
+  if (r != 0)
+    return r;
+  r = ovl_executor_init(p, executor, plan);
+  if (r != 0)
+    ovl_plan_finish(plan, &p->memory);
+  return r;
+}
+
+static void throw_away(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
+  ovl_executor_finish(executor, &p->memory);
+  ovl_plan_finish(plan, &p->memory);
+  ovl_memory_free(&p->memory, plan);
+}
+
+/* False: somebody else was first. */
+static bool install(ovl_pipeline_t *p, ovl_plan_t *plan, const ovl_executor_t *executor) {
+  ovl_lock(&p->exec.lock);
+  bool first = !atomic_load(&p->frozen);
+  if (first) {
+    p->plan = plan;
+    ovl_executor_install(&p->exec, executor);
+    atomic_store(&p->frozen, true);
+  }
+  ovl_unlock(&p->exec.lock);
+  return first;
+}
+
+int ovl_pipeline_freeze(ovl_pipeline_t *p) {
+  if (atomic_load(&p->frozen))
+    return 0;
+  ovl_executor_t executor;
+  ovl_plan_t *plan = ovl_memory_array(&p->memory, 1, sizeof *plan);
+  int r = plan != NULL ? build(p, plan, &executor) : OVL_ENOMEM;
+  if (r != 0) {
+    ovl_memory_free(&p->memory, plan);
+    return ovl_refuse(p, r, "the pipeline could not be set up: window %u, %u stages: %s",
+                      (unsigned)ovl_pipeline_effective_window(p), (unsigned)p->stages.count, ovl_strerror(r));
+  }
+  if (!install(p, plan, &executor))
+    throw_away(p, plan, &executor);
+  return 0;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* A pipeline as a thing: made, asked, freed. */
+#include "api/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/options.h"
+
+static void *default_allocate(void *context, size_t bytes) {
+  (void)context;
+  return malloc(bytes);
+}
+
+static void default_release(void *context, void *memory) {
+  (void)context;
+  free(memory);
+}
+
+/* ---- create ------------------------------------------------------------------------------------------------ */
+
+static int check_allocator(const ovl_allocator_t *from, ovl_memory_t *memory) {
+  *memory = (ovl_memory_t){.allocate = default_allocate, .release = default_release};
+  if (from == NULL)
+    return 0;
+  ovl_allocator_t a;
+  if (ovl_options_read(&a, sizeof a, from, sizeof a) != 0)
+    return ovl_refuse(NULL, OVL_ESTRUCTSIZE, "create: the allocator's size is %zu", from->size);
+  if (a.allocate == NULL || a.release == NULL)
+    return ovl_refuse(NULL, OVL_ECALLBACK, "create: the allocator has no %s",
+                      a.allocate == NULL ? "allocate" : "release");
+  *memory = (ovl_memory_t){.allocate = a.allocate, .release = a.release, .context = a.context};
+  return 0;
+}
+
+static int check_options(const ovl_pipeline_options_t *from, ovl_pipeline_options_t *o) {
+  ovl_pipeline_options_init(o);
+  if (from == NULL)
+    return 0;
+  if (ovl_options_read(o, sizeof *o, from, offsetof(ovl_pipeline_options_t, compute)) != 0)
+    return ovl_refuse(NULL, OVL_ESTRUCTSIZE,
+                      "create: the options' size is %zu, or they have fields this library lacks", from->size);
+  if (o->mode != OVL_OVERLAP && o->mode != OVL_SERIAL)
+    return ovl_refuse(NULL, OVL_EOPTION, "create: no mode %d", (int)o->mode);
+  if (o->on_error != OVL_ON_ERROR_STOP && o->on_error != OVL_ON_ERROR_CONTINUE)
+    return ovl_refuse(NULL, OVL_EOPTION, "create: no on_error %d", (int)o->on_error);
+  if ((o->compute == NULL) != (o->comm == NULL))
+    return ovl_refuse(NULL, OVL_ECALLBACK, "create: %s is given without %s",
+                      o->compute != NULL ? "compute" : "comm", o->compute != NULL ? "comm" : "compute");
+  return 0;
+}
+
+static int add_pair(ovl_pipeline_t *p, const char *name, ovl_role_t role, ovl_op_cb run) {
+  ovl_lane_options_t lane;
+  ovl_stage_options_t stage;
+  ovl_lane_options_init(&lane);
+  ovl_stage_options_init(&stage);
+  lane.name = stage.name = name;
+  lane.role = role;
+  stage.run = run;
+  stage.data = p->options.data;
+  int r = ovl_pipeline_add_lane(p, &lane, &stage.lane);
+  return r != 0 ? r : ovl_pipeline_add_stage(p, &stage, NULL);
+}
+
+static int add_two_lanes(ovl_pipeline_t *p) {
+  if (p->options.compute == NULL)
+    return 0;
+  int r = add_pair(p, "compute", OVL_ROLE_COMPUTE, p->options.compute);
+  return r != 0 ? r : add_pair(p, "comm", OVL_ROLE_COMM, p->options.comm);
+}
+
+static int refuse_memory(void) { return ovl_refuse(NULL, OVL_ENOMEM, "create: no memory"); }
+
+int ovl_pipeline_create(ovl_pipeline_t **out, const ovl_pipeline_options_t *options) {
+  ovl_memory_t memory;
+  ovl_pipeline_options_t o;
+  if (out == NULL)
+    return ovl_refuse(NULL, OVL_EINVAL, "create: p is NULL");
+  *out = NULL;
+  int r = check_options(options, &o);
+  if (r == 0)
+    r = check_allocator(o.allocator, &memory);
+  if (r != 0)
+    return r;
+  ovl_pipeline_t *p = ovl_memory_array(&memory, 1, sizeof *p);
+  if (p == NULL)
+    return refuse_memory();
+  p->memory = memory;
+  p->options = o;
+  p->options.allocator = NULL;
+  p->mode = o.mode;
+  if (add_two_lanes(p) != 0) {
+    ovl_pipeline_free(p);
+    return refuse_memory();
+  }
+  *out = p;
+  return ovl_accept(NULL);
+}
+
+/* ---- free ---------------------------------------------------------------------------------------------------- */
+
+static void free_description(ovl_pipeline_t *p) {
+  for (uint32_t l = 0; l < p->lanes.count; l++)
+    ovl_memory_free(&p->memory, ovl_lane_entry(p, l)->name);
+  for (uint32_t s = 0; s < p->stages.count; s++)
+    ovl_memory_free(&p->memory, ovl_stage_entry(p, s)->name);
+  ovl_memory_free(&p->memory, p->lane_descs.items);
+  ovl_memory_free(&p->memory, p->lanes.items);
+  ovl_memory_free(&p->memory, p->stage_descs.items);
+  ovl_memory_free(&p->memory, p->stages.items);
+  ovl_memory_free(&p->memory, p->dependencies.items);
+}
+
+void ovl_pipeline_free(ovl_pipeline_t *p) {
+  const ovl_memory_t memory = p->memory;
+  if (atomic_load(&p->frozen)) {
+    ovl_executor_finish(&p->exec, &memory);
+    ovl_plan_finish(p->plan, &memory);
+    ovl_memory_free(&memory, p->plan);
+  }
+  free_description(p);
+  ovl_memory_free(&memory, p);
+}
+
+/* ---- ask and set ------------------------------------------------------------------------------------------- */
+
+int ovl_pipeline_set_mode(ovl_pipeline_t *p, ovl_mode_t mode) {
+  if (p == NULL)
+    return OVL_EINVAL;
+  if (mode != OVL_OVERLAP && mode != OVL_SERIAL)
+    return ovl_refuse(p, OVL_EOPTION, "set_mode: no mode %d", (int)mode);
+  ovl_lock(&p->exec.lock);
+  bool busy = p->exec.phase != OVL_EXEC_IDLE;
+  if (!busy)
+    p->mode = mode;
+  ovl_unlock(&p->exec.lock);
+  return busy ? ovl_refuse(p, OVL_EBUSY, "set_mode: a run is in flight") : ovl_accept(p);
+}
+
+void *ovl_pipeline_data(const ovl_pipeline_t *p) { return p != NULL ? p->options.data : NULL; }
+
+uint32_t ovl_pipeline_window(const ovl_pipeline_t *p) {
+  return p != NULL ? ovl_pipeline_effective_window(p) : 0;
+}
+
+int ovl_pipeline_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
+  if (p == NULL || failure == NULL)
+    return OVL_EINVAL;
+  ovl_failure_t f;
+  ovl_failure_init(&f);
+  ovl_lock_t *lock = &((ovl_pipeline_t *)(uintptr_t)p)->exec.lock;
+  ovl_lock(lock);
+  ovl_exec_first_failure(p, &f);
+  ovl_unlock(lock);
+  return ovl_options_write(failure, &f, sizeof f, offsetof(ovl_failure_t, native));
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* A pipeline from the inside: the description as it grows, the plan it is frozen into, and the executor
+ * that runs it. */
+#ifndef OVL_API_PIPELINE_H
+#define OVL_API_PIPELINE_H
+
+#include <stdatomic.h>
+
+#include "core/core.h"
+#include "exec/executor.h"
+#include "ovl.h"
+#include "plan/plan.h"
+
+typedef struct ovl_lane_entry {
+  char *name;
+  ovl_poll_cb poll;
+  void *data;
+  uint64_t poll_max_ns;
+} ovl_lane_entry_t;
+
+typedef struct ovl_stage_entry {
+  char *name;
+  ovl_op_cb run;
+  ovl_op_cb cancel;
+  void *data;
+  uint64_t timeout_ns;
+} ovl_stage_entry_t;
+
+/* An array that grows; `size` is that of one item. */
+typedef struct ovl_vector {
+  void *items;
+  uint32_t count, capacity;
+} ovl_vector_t;
+
+struct ovl_pipeline {
+  ovl_memory_t memory;
+  ovl_pipeline_options_t options; /* the caller's, completed to this library's size */
+
+  /* Describing: one thread at a time, until frozen. Each pair of vectors has equal counts. */
+  ovl_vector_t lane_descs, lanes;   /* ovl_lane_desc_t, ovl_lane_entry_t */
+  ovl_vector_t stage_descs, stages; /* ovl_stage_desc_t, ovl_stage_entry_t */
+  ovl_vector_t dependencies;        /* ovl_dependency_t */
+  bool goes_back;                   /* a dependency of distance 0 leads to an earlier stage */
+  char error[512];
+
+  /* Set by the first run or submit, with the lock held, and constant from then on. */
+  atomic_bool frozen;
+  ovl_plan_t *plan;
+
+  ovl_mode_t mode; /* of the next run; the lock */
+  ovl_executor_t exec;
+};
+
+static inline ovl_lane_entry_t *ovl_lane_entry(const ovl_pipeline_t *p, uint32_t lane) {
+  return &((ovl_lane_entry_t *)p->lanes.items)[lane];
+}
+
+static inline ovl_stage_entry_t *ovl_stage_entry(const ovl_pipeline_t *p, uint32_t stage) {
+  return &((ovl_stage_entry_t *)p->stages.items)[stage];
+}
+
+/* Makes room for one more item of `size` bytes: its address, or NULL. The count is the caller's to raise. */
+void *ovl_vector_next(ovl_vector_t *vector, size_t size, const ovl_memory_t *memory);
+
+/* Freezes the description unless it is frozen. Any thread, without the lock: two that come together both
+ * build, and the second throws its work away. 0, OVL_ENOMEM, OVL_ETOOBIG or OVL_ECYCLE. */
+int ovl_pipeline_freeze(ovl_pipeline_t *p);
+
+uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p);
+
+/* The last call's reason in words; returns `code` for `return ovl_refuse(...)`. */
+int ovl_refuse(ovl_pipeline_t *p, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int ovl_accept(ovl_pipeline_t *p); /* the last call succeeded: 0 */
+
+/* Frees everything. No run may be in flight. */
+void ovl_pipeline_free(ovl_pipeline_t *p);
+
+#endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* The scheduler core: events in, operations that may start out. No threads, no clock, no libuv in it;
+ * time enters as numbers that the driver chooses. One driver at a time calls it (the executor under its
+ * lock); every function below is such a call and leaves the whole state consistent.
+ *
+ *   driver says                                   core does
+ *   begin(n)                                      admits what the window allows
+ *   submit(item), finish()                        streaming: queues, admits
+ *   take(lane) -> op                              the next op of that lane starts
+ *   end(op, status)                               dependents become ready, microbatches end, retire; admits
+ *   fail(op, status), cancel()                    skips what shall not run any more
+ *   next_fault(), next_ended() -> slot, retire()  only where faults and ends are to be reported
+ *
+ *   op:    IDLE -> WAITING -> READY -> RUNNING -> DONE     (skipped: WAITING or READY -> DONE)
+ *   slot:  FREE -> ACTIVE -> ENDED -> FREE                 (ENDED only where a report is owed)
+ */
+#ifndef OVL_CORE_CORE_H
+#define OVL_CORE_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/memory.h"
+#include "core/tally.h"
+#include "ovl/pipeline.h"
+#include "plan/plan.h"
+
+typedef enum ovl_op_state {
+  OVL_OP_IDLE,    /* no microbatch yet */
+  OVL_OP_WAITING, /* for what it depends on */
+  OVL_OP_READY,   /* in its lane's list */
+  OVL_OP_RUNNING, /* taken and not ended */
+  OVL_OP_DONE     /* ended or skipped */
+} ovl_op_state_t;
+
+typedef struct ovl_core_op {
+  ovl_op_t pub;                    /* first: what callbacks get is this struct */
+  struct ovl_core_op *prev, *next; /* its lane's ready list, or (next) the list of ops to skip */
+  uint64_t instant;                /* when it became ready, see ovl_core_t.instant */
+  uint64_t bound;   /* v of the recurrence in ovl/stats.h: until it starts, the max over what it waits for */
+  uint64_t started; /* time */
+  uint32_t waits;   /* dependencies that have not ended */
+  uint32_t place;   /* which of the lane's `width` places it runs in */
+  uint8_t state;    /* ovl_op_state_t */
+
+  /* the driver's; the core does not look at them */
+  uint8_t busy;
+  uint8_t flags;
+  int result, native;
+  uint64_t deadline;
+  struct ovl_core_op *watched_prev, *watched_next;
+} ovl_core_op_t;
+
+typedef enum ovl_slot_state { OVL_SLOT_FREE, OVL_SLOT_ACTIVE, OVL_SLOT_ENDED } ovl_slot_state_t;
+
+/* The error of a microbatch, or of a run. */
+typedef struct ovl_fault {
+  int status; /* 0: none */
+  int native;
+  uint32_t stage; /* index, or OVL_NO_STAGE */
+  uint64_t microbatch;
+} ovl_fault_t;
+
+#define OVL_NO_STAGE UINT32_MAX
+
+typedef struct ovl_core_slot {
+  uint64_t microbatch;
+  void *item;
+  uint64_t bound; /* the largest v of its ops; kept after it retired, for the next one in the slot */
+  ovl_fault_t fault;
+  uint32_t left;      /* ops not DONE */
+  uint32_t unstarted; /* ops WAITING or READY */
+  uint8_t state;      /* ovl_slot_state_t */
+  bool tell;          /* its fault is to be told before it retires */
+  struct ovl_core_slot *next_ended, *next_tell;
+} ovl_core_slot_t;
+
+typedef struct ovl_core_lane {
+  ovl_core_op_t *head, *tail; /* ready ops: first ready first, ties by microbatch, then stage */
+  uint32_t ready, running;
+  uint32_t startable; /* its part of ovl_core_t.startable */
+  bool held;          /* the driver lets nothing start on it */
+  uint32_t free_count;
+  uint32_t *free;        /* places not taken, as a stack */
+  uint64_t *place_bound; /* by place: v of the op that ran there last */
+} ovl_core_lane_t;
+
+/* Items submitted and not yet admitted: a ring. */
+typedef struct ovl_core_item {
+  void *item;
+  uint64_t arrived;
+} ovl_core_item_t;
+
+typedef struct ovl_core_options {
+  uint32_t queue;  /* items held beyond the window */
+  bool keep_going; /* OVL_ON_ERROR_CONTINUE */
+  bool report;     /* ended microbatches wait for retire() */
+  bool tell;       /* a failed microbatch waits for next_fault() */
+  bool statistics;
+} ovl_core_options_t;
+
+typedef struct ovl_core {
+  const ovl_plan_t *plan;
+  const ovl_graph_t *graph; /* the mode's */
+  ovl_memory_t memory;
+  ovl_core_options_t options;
+  ovl_core_op_t *ops; /* [slot][stage] */
+  ovl_core_slot_t *slots;
+  ovl_core_lane_t *lanes;
+  ovl_core_item_t *items;
+  uint32_t item_capacity, item_first, item_count;
+
+  /* Orders the ready lists: ops that became ready in the same instant are ordered by number. The driver
+   * raises it between events that are not at the same time. */
+  uint64_t instant;
+  uint64_t now;     /* the latest time seen: times given to the core may be slightly out of order */
+  uint64_t started; /* time of begin() */
+
+  uint64_t count;     /* of the run, or OVL_STREAMING */
+  uint64_t next;      /* the microbatch to be admitted next */
+  uint32_t next_slot; /* its slot */
+  uint32_t in_flight; /* slots not FREE */
+  uint32_t running;   /* ops */
+  bool active;        /* between begin() and the end of the run */
+  bool finished;      /* no more submits */
+  bool stopped;       /* nothing more is admitted or started, `always` stages apart */
+  ovl_fault_t first;  /* the run's first error */
+  uint32_t faults;    /* how often something failed or was cancelled: lets the driver see that it did */
+
+  uint32_t startable[2];  /* by ovl_lane_kind_t: ops that could start now */
+  uint64_t *lane_bits[2]; /* by kind: lanes that have one */
+  uint32_t lane_words;
+  ovl_core_op_t *skip_head, *skip_tail;
+  ovl_core_slot_t *ended_head, *ended_tail; /* to be reported, in the order in which they ended */
+  ovl_core_slot_t *tell_head, *tell_tail;   /* faults to be told */
+  bool tell_cancel;                         /* a cancel is to be told */
+
+  ovl_tally_t tally;
+} ovl_core_t;
+
+/* 0, OVL_ENOMEM or OVL_ETOOBIG. The plan must outlive the core. */
+int ovl_core_init(ovl_core_t *core, const ovl_plan_t *plan, const ovl_core_options_t *options,
+                  const ovl_memory_t *memory);
+void ovl_core_finish(ovl_core_t *core);
+
+/* Starts a run of `count` microbatches, or OVL_STREAMING. */
+void ovl_core_begin(ovl_core_t *core, ovl_mode_t mode, uint64_t count, uint64_t now);
+
+/* Streaming, also before begin: 0, or OVL_EAGAIN when window + queue items are held. */
+int ovl_core_submit(ovl_core_t *core, void *item, uint64_t now);
+bool ovl_core_has_room(const ovl_core_t *core);
+void ovl_core_finish_items(ovl_core_t *core, uint64_t now);
+
+/* The next op of the lane, which must have one that may start; it runs from `now` on. */
+ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now);
+
+/* A lane of that kind with an op that may start: `preferred` if it is one, else the lowest numbered;
+ * OVL_NO_LANE if there is none. */
+uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t preferred);
+#define OVL_NO_LANE UINT32_MAX
+
+/* Holds a lane back, or lets it go on. */
+void ovl_core_hold_lane(ovl_core_t *core, uint32_t lane, bool held);
+
+/* A running op ended. */
+void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now);
+
+/* A running op failed, but goes on running (it outlived its deadline). */
+void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, uint64_t now);
+
+/* Ends the run as a first error does. */
+void ovl_core_cancel(ovl_core_t *core, uint64_t now);
+
+/* Reports: the microbatch that ended first of those not yet reported, or NULL; and its retirement. */
+ovl_core_slot_t *ovl_core_next_ended(ovl_core_t *core);
+void ovl_core_retire(ovl_core_t *core, ovl_core_slot_t *slot, uint64_t now);
+
+/* The next fault to be told, before reports: true and *fault, or false. */
+bool ovl_core_next_fault(ovl_core_t *core, ovl_fault_t *fault, uint64_t now);
+
+/* After a run: takes an item that was never admitted. Its number is *microbatch. */
+bool ovl_core_drop_item(ovl_core_t *core, void **item, uint64_t *microbatch);
+
+/* Ends the run; what is submitted from now on belongs to the next one. */
+void ovl_core_leave(ovl_core_t *core);
+
+/* Everything that was admitted has retired and nothing more will be: the run is over. Items that were
+ * never admitted, and faults, may still have to be reported. */
+bool ovl_core_over(const ovl_core_t *core);
+
+static inline uint32_t ovl_core_slot_of(const ovl_core_t *core, const ovl_core_slot_t *slot) {
+  return (uint32_t)(slot - core->slots);
+}
+
+static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ovl_core_op_t *op) {
+  return &core->slots[op->pub.slot];
+}
+
+static inline uint32_t ovl_core_op_stage(const ovl_core_op_t *op) { return op->pub.stage.id - 1; }
+
+static inline uint32_t ovl_core_op_lane(const ovl_core_op_t *op) { return op->pub.lane.id - 1; }
+
+/* Walks the whole state: NULL, or what is wrong with it. Not for production: it takes its time. */
+const char *ovl_core_check(const ovl_core_t *core);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* The core's memory: sized by window x stages when the plan is frozen, reused by every run. */
+#include <string.h>
+
+#include "core/lists.h"
+#include "ovl/errors.h"
+
+static void ops_init(ovl_core_t *core) {
+  const ovl_plan_t *plan = core->plan;
+  for (uint32_t slot = 0; slot < plan->window; slot++)
+    for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
+      ovl_op_t *op = &core->ops[(size_t)slot * plan->stage_count + stage].pub;
+      op->slot = slot;
+      op->stage.id = stage + 1;
+      op->lane.id = plan->stages[stage].lane + 1;
+    }
+}
+
+static int lane_init(ovl_core_lane_t *lane, uint32_t width, const ovl_memory_t *memory) {
+  lane->free = ovl_memory_array(memory, width, sizeof *lane->free);
+  lane->place_bound = ovl_memory_array(memory, width, sizeof *lane->place_bound);
+  return lane->free != NULL && lane->place_bound != NULL ? 0 : OVL_ENOMEM;
+}
+
+static int lanes_init(ovl_core_t *core) {
+  core->lanes = ovl_memory_array(&core->memory, core->plan->lane_count, sizeof *core->lanes);
+  if (core->lanes == NULL)
+    return OVL_ENOMEM;
+  int r = 0;
+  for (uint32_t l = 0; r == 0 && l < core->plan->lane_count; l++)
+    r = lane_init(&core->lanes[l], core->plan->lanes[l].width, &core->memory);
+  return r;
+}
+
+static int tables_init(ovl_core_t *core) {
+  const ovl_plan_t *plan = core->plan;
+  const ovl_memory_t *memory = &core->memory;
+  size_t op_count;
+  if (__builtin_mul_overflow((size_t)plan->window, (size_t)plan->stage_count, &op_count) ||
+      __builtin_add_overflow(plan->window, core->options.queue, &core->item_capacity))
+    return OVL_ETOOBIG;
+  core->lane_words = plan->lane_count / 64 + 1;
+  core->ops = ovl_memory_array(memory, op_count, sizeof *core->ops);
+  core->slots = ovl_memory_array(memory, plan->window, sizeof *core->slots);
+  core->items = ovl_memory_array(memory, core->item_capacity, sizeof *core->items);
+  core->lane_bits[0] = ovl_memory_array(memory, core->lane_words, sizeof *core->lane_bits[0]);
+  core->lane_bits[1] = ovl_memory_array(memory, core->lane_words, sizeof *core->lane_bits[1]);
+  core->tally.lanes = ovl_memory_array(memory, plan->lane_count, sizeof *core->tally.lanes);
+  core->tally.stages = ovl_memory_array(memory, plan->stage_count, sizeof *core->tally.stages);
+  bool whole = core->ops != NULL && core->slots != NULL && core->items != NULL &&
+               core->lane_bits[0] != NULL && core->lane_bits[1] != NULL && core->tally.lanes != NULL &&
+               core->tally.stages != NULL;
+  return whole ? 0 : OVL_ENOMEM;
+}
+
+int ovl_core_init(ovl_core_t *core, const ovl_plan_t *plan, const ovl_core_options_t *options,
+                  const ovl_memory_t *memory) {
+  memset(core, 0, sizeof *core);
+  core->plan = plan;
+  core->graph = &plan->graphs[OVL_OVERLAP];
+  core->options = *options;
+  core->memory = *memory;
+  int r = tables_init(core);
+  if (r == 0)
+    r = lanes_init(core);
+  if (r != 0) {
+    ovl_core_finish(core);
+    return r;
+  }
+  ops_init(core);
+  return 0;
+}
+
+void ovl_core_finish(ovl_core_t *core) {
+  const ovl_memory_t memory = core->memory;
+  for (uint32_t l = 0; core->lanes != NULL && l < core->plan->lane_count; l++) {
+    ovl_memory_free(&memory, core->lanes[l].free);
+    ovl_memory_free(&memory, core->lanes[l].place_bound);
+  }
+  ovl_memory_free(&memory, core->lanes);
+  ovl_memory_free(&memory, core->tally.stages);
+  ovl_memory_free(&memory, core->tally.lanes);
+  ovl_memory_free(&memory, core->lane_bits[1]);
+  ovl_memory_free(&memory, core->lane_bits[0]);
+  ovl_memory_free(&memory, core->items);
+  ovl_memory_free(&memory, core->slots);
+  ovl_memory_free(&memory, core->ops);
+  memset(core, 0, sizeof *core);
+}
+
+static void lane_reset(ovl_core_lane_t *lane, uint32_t width) {
+  lane->head = lane->tail = NULL;
+  lane->ready = lane->running = lane->startable = 0;
+  lane->held = false;
+  lane->free_count = width;
+  for (uint32_t place = 0; place < width; place++) {
+    lane->free[place] = width - 1 - place; /* place 0 on top of the stack */
+    lane->place_bound[place] = 0;
+  }
+}
+
+static void tally_reset(ovl_core_t *core) {
+  ovl_tally_t *tally = &core->tally;
+  memset(tally->lanes, 0, core->plan->lane_count * sizeof *tally->lanes);
+  memset(tally->stages, 0, core->plan->stage_count * sizeof *tally->stages);
+  *tally = (ovl_tally_t){.lanes = tally->lanes, .stages = tally->stages};
+}
+
+void ovl_core_reset(ovl_core_t *core) {
+  for (uint32_t i = 0; i < core->plan->window; i++)
+    core->slots[i] = (ovl_core_slot_t){.state = OVL_SLOT_FREE};
+  for (size_t i = 0; i < (size_t)core->plan->window * core->plan->stage_count; i++)
+    core->ops[i].state = OVL_OP_IDLE;
+  for (uint32_t l = 0; l < core->plan->lane_count; l++)
+    lane_reset(&core->lanes[l], core->plan->lanes[l].width);
+  memset(core->lane_bits[0], 0, core->lane_words * sizeof *core->lane_bits[0]);
+  memset(core->lane_bits[1], 0, core->lane_words * sizeof *core->lane_bits[1]);
+  core->startable[0] = core->startable[1] = 0;
+  core->next = 0;
+  core->next_slot = core->in_flight = core->running = core->faults = 0;
+  core->stopped = core->tell_cancel = false;
+  core->first = (ovl_fault_t){0};
+  core->skip_head = core->skip_tail = NULL;
+  core->ended_head = core->ended_tail = core->tell_head = core->tell_tail = NULL;
+  tally_reset(core);
+}

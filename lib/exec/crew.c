@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+/* The crew: pool threads that serve a run's pool lanes, each one uv_queue_work item.
+ *
+ * A runner takes any startable op of any pool lane, runs it, reports to the core itself and takes the next;
+ * it does not go back to the loop between ops. With nothing to do it spins for spin_ns, sleeps for PARK_NS,
+ * and then gives its thread back, so a run that waits holds no thread for long. Only the loop may queue work,
+ * so ready ops that find no runner wake the loop.
+ *
+ * A busy runner must not keep its thread for ever either: others have work queued behind it. After TURN_NS it
+ * asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets a thread while the
+ * one it relieves still has its own, then the pool had a thread to spare and nobody was kept waiting: the
+ * relief leaves again. Otherwise the runner leaves GRACE_NS later, at the end of an op, and the relief comes
+ * when all that was queued before it has had its turn.
+ *
+ *   FREE -> QUEUED -> WORKING <-> SPINNING
+ *                     WORKING -> PARKED -> WOKEN -> WORKING
+ *                     WORKING -> LEFT -> FREE            (QUEUED -> FREE when taken back at the end)  */
+#include <string.h>
+
+#include "api/pipeline.h"
+#include "exec/executor.h"
+
+#define TURN_NS UINT64_C(10000000)
+#define GRACE_NS UINT64_C(200000)
+#define PARK_NS UINT64_C(2000000)
+#define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
+
+static void set_state(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_state_t state) {
+  crew->by_state[r->state]--;
+  crew->by_state[state]++;
+  r->state = state;
+}
+
+/* ---- how many are wanted, how many are there ------------------------------------------------------------ */
+
+/* Runners that could be busy right now: startable ops, and lanes that want polling. */
+static uint32_t work_count(const ovl_pipeline_t *p) {
+  return p->exec.core.startable[OVL_LANE_POOL] + ovl_poll_unattended(p);
+}
+
+/* Runners that have a thread and will look for work without being called. */
+static uint32_t looking(const ovl_crew_t *crew) {
+  return crew->by_state[OVL_RUNNER_SPINNING] + crew->by_state[OVL_RUNNER_WOKEN];
+}
+
+static uint32_t live(const ovl_crew_t *crew) {
+  return crew->count - crew->by_state[OVL_RUNNER_FREE] - crew->by_state[OVL_RUNNER_LEFT] - crew->leaving;
+}
+
+/* Time in which work that could start found nobody with a thread. */
+static void account_waiting(ovl_crew_t *crew, bool waiting, uint64_t now) {
+  if (waiting && crew->waiting_since == 0)
+    crew->waiting_since = now;
+  if (!waiting && crew->waiting_since != 0) {
+    crew->wait_ns += now - crew->waiting_since;
+    crew->waiting_since = 0;
+  }
+}
+
+/* ---- calling runners ------------------------------------------------------------------------------------- */
+
+static void wake_parked(ovl_crew_t *crew) {
+  ovl_runner_t *r = crew->parked;
+  crew->parked = r->next_parked;
+  set_state(crew, r, OVL_RUNNER_WOKEN);
+  uv_mutex_lock(&r->mutex);
+  r->called = true;
+  uv_cond_signal(&r->cond);
+  uv_mutex_unlock(&r->mutex);
+}
+
+void ovl_crew_summon(ovl_pipeline_t *p, bool self) {
+  ovl_executor_t *x = &p->exec;
+  ovl_crew_t *crew = &x->crew;
+  uint32_t work = work_count(p), coming = looking(crew) + self;
+  if (crew->by_state[OVL_RUNNER_SPINNING] > 0)
+    atomic_store_explicit(&x->hint, work, memory_order_relaxed);
+  for (; work > coming && crew->parked != NULL; coming++)
+    wake_parked(crew);
+  account_waiting(crew, work > coming, x->core.now);
+  if (work > coming + crew->by_state[OVL_RUNNER_QUEUED] && live(crew) < crew->size) {
+    crew->short_handed = true;
+    if (!x->draining)
+      ovl_loop_wake(p);
+  }
+}
+
+static void after_work(uv_work_t *work, int status);
+static void runner_main(uv_work_t *work);
+
+static ovl_runner_t *find_free(const ovl_crew_t *crew) {
+  if (crew->by_state[OVL_RUNNER_FREE] == 0)
+    return NULL;
+  ovl_runner_t *r = crew->runners;
+  while (r->state != OVL_RUNNER_FREE)
+    r++;
+  return r;
+}
+
+/* Marks a free runner as queued and puts it on the list of those to be given to libuv. */
+static void enlist(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_t *relief_of, ovl_runner_t ***tail) {
+  set_state(crew, r, OVL_RUNNER_QUEUED);
+  r->relief_of = relief_of;
+  r->next_parked = NULL;
+  **tail = r;
+  *tail = &r->next_parked;
+}
+
+static void enlist_missing(ovl_pipeline_t *p, ovl_runner_t ***tail) {
+  ovl_crew_t *crew = &p->exec.crew;
+  uint32_t work = work_count(p);
+  ovl_runner_t *r;
+  while (work > looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && live(crew) < crew->size &&
+         (r = find_free(crew)) != NULL)
+    enlist(crew, r, NULL, tail);
+}
+
+static void enlist_reliefs(ovl_pipeline_t *p, ovl_runner_t ***tail) {
+  ovl_crew_t *crew = &p->exec.crew;
+  uint64_t now = ovl_clock_now(&p->exec.clock);
+  for (uint32_t i = 0; i < crew->count && crew->asking > 0; i++) {
+    ovl_runner_t *r = &crew->runners[i], *relief = find_free(crew);
+    if (!r->asked)
+      continue;
+    r->asked = false;
+    crew->asking--;
+    if (relief == NULL) {
+      r->since = now; /* none to be had: it asks again after another turn */
+      continue;
+    }
+    r->leave_at = now + GRACE_NS;
+    crew->leaving++;
+    enlist(crew, relief, r, tail);
+  }
+}
+
+void ovl_crew_queue(ovl_pipeline_t *p) {
+  ovl_executor_t *x = &p->exec;
+  ovl_runner_t *list = NULL, **tail = &list;
+  x->crew.short_handed = false;
+  enlist_missing(p, &tail);
+  if (x->crew.asking > 0)
+    enlist_reliefs(p, &tail);
+  if (list == NULL)
+    return;
+  ovl_unlock(&x->lock); /* queueing wakes threads, the first time ever it makes them */
+  while (list != NULL) {
+    ovl_runner_t *r = list;
+    list = r->next_parked; /* before it runs and may park */
+    uv_queue_work(x->loop, &r->work, runner_main, after_work);
+  }
+  ovl_lock(&x->lock);
+}
+
+/* ---- a runner's turn --------------------------------------------------------------------------------------- */
+
+static void drop_relief(ovl_crew_t *crew, ovl_runner_t *r) {
+  if (r->asked) {
+    r->asked = false;
+    crew->asking--;
+  }
+  if (r->leave_at != 0) {
+    r->leave_at = 0;
+    crew->leaving--;
+  }
+}
+
+/* False: it came as a relief, and the one that it relieves still has its thread. */
+static bool arrive(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
+  ovl_runner_t *relieved = r->relief_of;
+  set_state(crew, r, OVL_RUNNER_WORKING);
+  r->relief_of = NULL;
+  r->since = now;
+  r->lane = OVL_NO_LANE;
+  if (++crew->on_thread > crew->peak && relieved == NULL)
+    crew->peak = crew->on_thread;
+  if (relieved == NULL || relieved->leave_at == 0)
+    return true;
+  drop_relief(crew, relieved);
+  relieved->since = now;
+  return false;
+}
+
+static void leave(ovl_pipeline_t *p, ovl_runner_t *r) {
+  ovl_crew_t *crew = &p->exec.crew;
+  drop_relief(crew, r);
+  set_state(crew, r, OVL_RUNNER_LEFT);
+  crew->on_thread--;
+  ovl_exec_follow_up(p, false);
+}
+
+static bool turn_is_over(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
+  if (now < r->since + TURN_NS)
+    return false;
+  if (r->leave_at != 0)
+    return now >= r->leave_at;
+  if (!r->asked) {
+    r->asked = true;
+    p->exec.crew.asking++;
+    if (!p->exec.draining)
+      ovl_loop_wake(p);
+  }
+  return false;
+}
+
+/* ---- a runner with nothing to do --------------------------------------------------------------------------- */
+
+/* Watches the hint for at most `ns`. */
+static void spin(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now, uint64_t ns) {
+  ovl_executor_t *x = &p->exec;
+  set_state(&x->crew, r, OVL_RUNNER_SPINNING);
+  atomic_store_explicit(&x->hint, x->crew.dismissed ? 1 : work_count(p), memory_order_relaxed);
+  ovl_unlock(&x->lock);
+  do {
+    for (int i = 0; i < 16; i++) {
+      if (atomic_load_explicit(&x->hint, memory_order_relaxed) != 0)
+        goto look;
+      ovl_pause();
+    }
+  } while (ovl_clock_now(&x->clock) - now < ns && !ovl_process_exits());
+look:
+  ovl_lock(&x->lock);
+  set_state(&x->crew, r, OVL_RUNNER_WORKING);
+}
+
+static void sleep_until_called(ovl_runner_t *r, uint64_t ns) {
+  int waited = 0;
+  uv_mutex_lock(&r->mutex);
+  while (!r->called && waited == 0)
+    waited = uv_cond_timedwait(&r->cond, &r->mutex, ns);
+  uv_mutex_unlock(&r->mutex);
+}
+
+static void remove_parked(ovl_crew_t *crew, ovl_runner_t *r) {
+  ovl_runner_t **at = &crew->parked;
+  while (*at != r)
+    at = &(*at)->next_parked;
+  *at = r->next_parked;
+}
+
+/* Sleeps for at most `ns`. */
+static void park(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t ns) {
+  ovl_executor_t *x = &p->exec;
+  r->called = false; /* nobody calls one that is not parked */
+  set_state(&x->crew, r, OVL_RUNNER_PARKED);
+  r->next_parked = x->crew.parked;
+  x->crew.parked = r;
+  ovl_unlock(&x->lock);
+  sleep_until_called(r, ns);
+  ovl_lock(&x->lock);
+  if (r->state == OVL_RUNNER_PARKED)
+    remove_parked(&x->crew, r);
+  set_state(&x->crew, r, OVL_RUNNER_WORKING);
+}
+
+/* Waits until the claimed lane is due, unless an op turns up, and polls it. */
+static void attend(ovl_pipeline_t *p, ovl_runner_t *r, uint32_t index, uint64_t now) {
+  ovl_executor_t *x = &p->exec;
+  ovl_exec_lane_t *lane = &x->lanes[index];
+  uint64_t pause = lane->next_poll > now ? lane->next_poll - now : 0;
+  if (pause > SHORT_PAUSE_NS)
+    park(p, r, pause);
+  else if (pause > 0)
+    spin(p, r, now, pause);
+  if (x->core.startable[OVL_LANE_POOL] == 0 && !x->crew.dismissed)
+    ovl_poll_lane(p, index);
+  lane->attended = false;
+  ovl_crew_summon(p, true);
+}
+
+/* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
+static bool rest(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
+  ovl_executor_t *x = &p->exec;
+  uint32_t lane = ovl_poll_claim(p, OVL_LANE_POOL, now, false);
+  if (lane != OVL_NO_LANE) {
+    attend(p, r, lane, now);
+    return true;
+  }
+  if (r->leave_at != 0)
+    return false;
+  if (x->spin_ns > 1)
+    spin(p, r, now, x->spin_ns);
+  if (work_count(p) == 0 && !x->crew.dismissed)
+    park(p, r, PARK_NS);
+  return work_count(p) > 0;
+}
+
+static void poll_if_due(ovl_pipeline_t *p, uint64_t now) {
+  if (p->exec.poll_lane_count == 0)
+    return;
+  uint32_t lane = ovl_poll_claim(p, OVL_LANE_POOL, now, true);
+  if (lane != OVL_NO_LANE) {
+    ovl_poll_lane(p, lane);
+    p->exec.lanes[lane].attended = false;
+  }
+}
+
+/* The runner's next op, started; NULL: it should leave. */
+static ovl_core_op_t *next_op(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
+  ovl_executor_t *x = &p->exec;
+  while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(p, r, now)) {
+    poll_if_due(p, now);
+    uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, r->lane);
+    if (lane != OVL_NO_LANE) {
+      r->lane = lane;
+      return ovl_exec_start_op(p, lane, now);
+    }
+    if (!rest(p, r, now))
+      return NULL;
+    now = ovl_clock_now(&x->clock);
+  }
+  return NULL;
+}
+
+static void runner_main(uv_work_t *work) {
+  ovl_runner_t *r = (ovl_runner_t *)(void *)work;
+  ovl_pipeline_t *p = r->pipeline;
+  ovl_executor_t *x = &p->exec;
+  bool before = ovl_callback_enter();
+  ovl_lock(&x->lock);
+  uint64_t now = ovl_clock_now(&x->clock);
+  ovl_core_op_t *op = arrive(&x->crew, r, now) ? next_op(p, r, now) : NULL;
+  while (op != NULL) {
+    ovl_unlock(&x->lock);
+    int result = ovl_exec_call_op(p, op);
+    now = ovl_clock_now(&x->clock); /* the end of this op and the start of the next */
+    ovl_lock(&x->lock);
+    ovl_exec_call_returned(p, op, result, now);
+    ovl_exec_follow_up(p, true);
+    op = next_op(p, r, now);
+  }
+  leave(p, r);
+  ovl_unlock(&x->lock);
+  ovl_callback_leave(before);
+}
+
+/* Loop thread: the runner's thread is back in the pool, or it was taken back before it had one. */
+static void after_work(uv_work_t *work, int status) {
+  ovl_runner_t *r = (ovl_runner_t *)(void *)work;
+  ovl_pipeline_t *p = r->pipeline;
+  ovl_executor_t *x = &p->exec;
+  (void)status;
+  ovl_lock(&x->lock);
+  set_state(&x->crew, r, OVL_RUNNER_FREE);
+  if (x->phase == OVL_EXEC_RUNNING)
+    ovl_crew_queue(p);
+  bool closing = x->phase == OVL_EXEC_CLOSING;
+  ovl_unlock(&x->lock);
+  if (closing)
+    ovl_executor_collect(p);
+}
+
+/* ---- the crew as a whole ------------------------------------------------------------------------------------- */
+
+void ovl_crew_dismiss(ovl_pipeline_t *p) {
+  ovl_executor_t *x = &p->exec;
+  x->crew.dismissed = true;
+  atomic_store_explicit(&x->hint, 1, memory_order_relaxed);
+  while (x->crew.parked != NULL)
+    wake_parked(&x->crew);
+  account_waiting(&x->crew, false, x->core.now);
+}
+
+void ovl_crew_recall(ovl_pipeline_t *p) {
+  ovl_crew_t *crew = &p->exec.crew;
+  for (uint32_t i = 0; i < crew->count; i++) {
+    ovl_lock(&p->exec.lock);
+    bool queued = crew->runners[i].state == OVL_RUNNER_QUEUED;
+    ovl_unlock(&p->exec.lock);
+    if (queued)
+      uv_cancel((uv_req_t *)&crew->runners[i].work); /* too late is fine: it leaves by itself */
+  }
+}
+
+bool ovl_crew_is_gone(const ovl_crew_t *crew) { return crew->by_state[OVL_RUNNER_FREE] == crew->count; }
+
+static int runner_init(ovl_runner_t *r, ovl_pipeline_t *p) {
+  r->pipeline = p;
+  int error = uv_mutex_init(&r->mutex);
+  if (error != 0)
+    return error;
+  error = uv_cond_init(&r->cond);
+  if (error != 0)
+    uv_mutex_destroy(&r->mutex);
+  return error;
+}
+
+int ovl_crew_init(ovl_pipeline_t *p, ovl_crew_t *crew, uint32_t size) {
+  crew->size = size;
+  crew->count = 2 * size;
+  crew->by_state[OVL_RUNNER_FREE] = crew->count;
+  crew->runners = ovl_memory_array(&p->memory, crew->count, sizeof *crew->runners);
+  if (crew->runners == NULL)
+    return OVL_ENOMEM;
+  for (; crew->inited < crew->count; crew->inited++) {
+    int error = runner_init(&crew->runners[crew->inited], p);
+    if (error != 0)
+      return error;
+  }
+  return 0;
+}
+
+void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory) {
+  for (uint32_t i = 0; i < crew->inited; i++) {
+    uv_cond_destroy(&crew->runners[i].cond);
+    uv_mutex_destroy(&crew->runners[i].mutex);
+  }
+  ovl_memory_free(memory, crew->runners);
+  memset(crew, 0, sizeof *crew);
+}
+
+void ovl_crew_reset(ovl_crew_t *crew) {
+  crew->dismissed = crew->short_handed = false;
+  crew->leaving = crew->asking = crew->peak = 0;
+  crew->waiting_since = crew->wait_ns = 0;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* Starting and ending operations.
+ *
+ * An op ends exactly once: when its callback has returned, somebody has said how it ended (the return value
+ * or ovl_op_complete), and its cancel hook, if it was called, has returned. Each of the three is a bit in
+ * `busy`; whoever clears the last one, under the lock, tells the core. So an op completed before its callback
+ * returns, or in the midst of its cancel hook, keeps its slot until the last user of the pointer is done. */
+#include "api/pipeline.h"
+#include "exec/executor.h"
+
+/* ---- watched ops: in flight, with a cancel hook or a deadline ----------------------------------------- */
+
+static void watch(ovl_executor_t *x, ovl_core_op_t *op) {
+  op->watched_prev = NULL;
+  op->watched_next = x->watched;
+  if (x->watched != NULL)
+    x->watched->watched_prev = op;
+  x->watched = op;
+}
+
+static void unwatch(ovl_executor_t *x, ovl_core_op_t *op) {
+  *(op->watched_prev != NULL ? &op->watched_prev->watched_next : &x->watched) = op->watched_next;
+  if (op->watched_next != NULL)
+    op->watched_next->watched_prev = op->watched_prev;
+  if (op->flags & OVL_OP_HOOK_OWED)
+    x->hooks_owed--;
+}
+
+static bool is_watched(const ovl_stage_entry_t *stage) {
+  return stage->cancel != NULL || stage->timeout_ns != 0;
+}
+
+static void owe_hook(ovl_pipeline_t *p, ovl_core_op_t *op) {
+  if ((op->flags & (OVL_OP_HOOK_OWED | OVL_OP_HOOKED)) == 0 &&
+      ovl_stage_entry(p, ovl_core_op_stage(op))->cancel != NULL) {
+    op->flags |= OVL_OP_HOOK_OWED;
+    p->exec.hooks_owed++;
+  }
+}
+
+/* Something has failed since last time: every op in flight that is affected is owed its cancel hook. Ops that
+ * were started to clean up after a failure are not. */
+static void mark_hooks(ovl_pipeline_t *p) {
+  ovl_executor_t *x = &p->exec;
+  x->faults_seen = x->core.faults;
+  for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
+    if (op->pub.status == 0 && (x->core.stopped || ovl_core_op_slot(&x->core, op)->fault.status != 0))
+      owe_hook(p, op);
+}
+
+ovl_core_op_t *ovl_exec_next_hook(ovl_pipeline_t *p) {
+  ovl_executor_t *x = &p->exec;
+  if (x->hooks_owed == 0)
+    return NULL;
+  for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
+    if (op->flags & OVL_OP_HOOK_OWED) {
+      op->flags = (uint8_t)((op->flags & ~OVL_OP_HOOK_OWED) | OVL_OP_HOOKED);
+      x->hooks_owed--;
+      return op;
+    }
+  return NULL;
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------------------ */
+
+void ovl_exec_expire(ovl_pipeline_t *p, uint64_t now) {
+  ovl_executor_t *x = &p->exec;
+  for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next) {
+    if (op->deadline > now || (op->flags & OVL_OP_EXPIRED))
+      continue;
+    op->flags |= OVL_OP_EXPIRED;
+    x->core.instant++;
+    ovl_core_fail(&x->core, op, OVL_ETIMEDOUT, now);
+    owe_hook(p, op);
+  }
+  ovl_exec_follow_up(p, false);
+}
+
+/* When to look again. An op that starts right now expires no sooner than the shortest timeout from now. */
+uint64_t ovl_exec_next_deadline(const ovl_pipeline_t *p, uint64_t now) {
+  uint64_t next = now + p->exec.shortest_timeout;
+  for (const ovl_core_op_t *op = p->exec.watched; op != NULL; op = op->watched_next)
+    if (!(op->flags & OVL_OP_EXPIRED) && op->deadline < next)
+      next = op->deadline;
+  return next;
+}
+
+/* ---- the life of an op ---------------------------------------------------------------------------------- */
+
+static uint64_t deadline_of(const ovl_stage_entry_t *stage, uint64_t now) {
+  uint64_t deadline;
+  if (stage->timeout_ns == 0 || __builtin_add_overflow(now, stage->timeout_ns, &deadline))
+    return UINT64_MAX;
+  return deadline;
+}
+
+ovl_core_op_t *ovl_exec_start_op(ovl_pipeline_t *p, uint32_t lane, uint64_t now) {
+  ovl_executor_t *x = &p->exec;
+  ovl_core_op_t *op = ovl_core_take(&x->core, lane, now);
+  const ovl_stage_entry_t *stage = ovl_stage_entry(p, ovl_core_op_stage(op));
+  op->busy = OVL_BUSY_CALL | OVL_BUSY_PENDING;
+  op->flags = 0;
+  op->result = op->native = 0;
+  if (is_watched(stage)) {
+    op->deadline = deadline_of(stage, now);
+    watch(x, op);
+  }
+  x->lanes[lane].calls++;
+  return op;
+}
+
+int ovl_exec_call_op(const ovl_pipeline_t *p, ovl_core_op_t *op) {
+  ovl_op_cb run = ovl_stage_entry(p, ovl_core_op_stage(op))->run;
+  return run != NULL ? run(&op->pub) : 0;
+}
+
+/* Keeps the first error that is said of an op. */
+static void note_result(ovl_core_op_t *op, int result) {
+  if (op->result != 0)
+    return;
+  op->result = result > 0 ? OVL_EBADRESULT : result;
+  op->native = result > 0 ? result : 0;
+}
+
+void ovl_exec_end_op(ovl_pipeline_t *p, ovl_core_op_t *op, uint64_t now) {
+  ovl_executor_t *x = &p->exec;
+  if (is_watched(ovl_stage_entry(p, ovl_core_op_stage(op))))
+    unwatch(x, op);
+  x->lanes[ovl_core_op_lane(op)].progress++;
+  x->core.instant++;
+  bool expired = op->flags & OVL_OP_EXPIRED;
+  ovl_core_end(&x->core, op, expired ? 0 : op->result, op->native, now);
+}
+
+void ovl_exec_call_returned(ovl_pipeline_t *p, ovl_core_op_t *op, int result, uint64_t now) {
+  ovl_exec_lane_t *lane = &p->exec.lanes[ovl_core_op_lane(op)];
+  lane->calls--;
+  op->busy &= (uint8_t)~OVL_BUSY_CALL;
+  if (result != OVL_PENDING) {
+    op->busy &= (uint8_t)~OVL_BUSY_PENDING;
+    note_result(op, result);
+  }
+  if (op->busy & OVL_BUSY_PENDING) {
+    if (lane->outstanding++ == 0) {
+      lane->pause = 0;
+      lane->quiet_since = lane->next_poll = now;
+    }
+  }
+  if (op->busy == 0)
+    ovl_exec_end_op(p, op, now);
+}
+
+int ovl_op_complete(ovl_op_t *pub, int status) {
+  if (pub == NULL || pub->pipeline == NULL || status == OVL_PENDING)
+    return OVL_EINVAL;
+  ovl_core_op_t *op = (ovl_core_op_t *)(void *)pub;
+  ovl_pipeline_t *p = pub->pipeline;
+  ovl_executor_t *x = &p->exec;
+  ovl_lock(&x->lock);
+  int r = op->state == OVL_OP_DONE ? OVL_EALREADY : OVL_EINVAL;
+  if (op->state == OVL_OP_RUNNING)
+    r = op->busy & OVL_BUSY_PENDING ? 0 : OVL_EALREADY;
+  if (r == 0) {
+    note_result(op, status);
+    op->busy &= (uint8_t)~OVL_BUSY_PENDING;
+    if (!(op->busy & OVL_BUSY_CALL))
+      x->lanes[ovl_core_op_lane(op)].outstanding--;
+    if (op->busy == 0) {
+      ovl_exec_end_op(p, op, ovl_clock_now(&x->clock));
+      ovl_exec_follow_up(p, false);
+    }
+  }
+  ovl_unlock(&x->lock);
+  return r;
+}
+
+/* ---- what follows from a change -------------------------------------------------------------------------- */
+
+void ovl_exec_follow_up(ovl_pipeline_t *p, bool self) {
+  ovl_executor_t *x = &p->exec;
+  if (x->core.faults != x->faults_seen)
+    mark_hooks(p);
+  if (x->phase != OVL_EXEC_RUNNING)
+    return;
+  ovl_crew_summon(p, self);
+  if (!x->draining && ovl_loop_has_work(p))
+    ovl_loop_wake(p);
+}
