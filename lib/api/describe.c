@@ -6,6 +6,8 @@
 #include "api/options.h"
 #include "api/pipeline.h"
 
+#define DEFAULT_POLL_NS UINT64_C(50000)
+
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
 void *ovl_vector_next(ovl_vector_t *vector, size_t size, const ovl_memory_t *memory) {
@@ -23,31 +25,28 @@ void *ovl_vector_next(ovl_vector_t *vector, size_t size, const ovl_memory_t *mem
   return (char *)vector->items + vector->count * size;
 }
 
-/* A copy of the name, or "<kind> <id>". */
-static char *copy_name(const ovl_pipeline_t *p, const char *name, const char *kind, uint32_t id) {
+/* Adds a copy of the name, or "<kind> <id>"; false: no memory, and nothing was added. */
+static bool add_name(ovl_pipeline_t *p, ovl_vector_t *names, const char *name, const char *kind) {
   char fallback[32];
   if (name == NULL) {
-    snprintf(fallback, sizeof fallback, "%s %u", kind, (unsigned)id);
+    snprintf(fallback, sizeof fallback, "%s %u", kind, (unsigned)names->count + 1);
     name = fallback;
   }
   size_t bytes = strlen(name) + 1;
-  char *copy = ovl_memory_array(&p->memory, bytes, 1);
-  if (copy != NULL)
-    memcpy(copy, name, bytes);
-  return copy;
+  char **entry = ovl_vector_next(names, sizeof *entry, &p->memory);
+  char *copy = entry != NULL ? ovl_memory_array(&p->memory, bytes, 1) : NULL;
+  if (copy == NULL)
+    return false;
+  memcpy(copy, name, bytes);
+  *entry = copy;
+  names->count++;
+  return true;
 }
 
 /* ---- may it be described any more? ------------------------------------------------------------------------ */
 
-static bool run_in_flight(ovl_pipeline_t *p) {
-  ovl_lock(&p->exec.lock);
-  bool busy = p->exec.phase != OVL_EXEC_IDLE;
-  ovl_unlock(&p->exec.lock);
-  return busy;
-}
-
 static int may_describe(ovl_pipeline_t *p, const char *call) {
-  if (run_in_flight(p))
+  if (ovl_exec_in_flight(&p->exec))
     return ovl_refuse(p, OVL_EBUSY, "%s: a run is in flight", call);
   if (atomic_load(&p->frozen))
     return ovl_refuse(p, OVL_EFROZEN, "%s: the description is frozen since the first run or submit", call);
@@ -82,17 +81,14 @@ int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, 
   if (r != 0)
     return r;
   ovl_lane_desc_t *desc = ovl_vector_next(&p->lane_descs, sizeof *desc, &p->memory);
-  ovl_lane_entry_t *entry = desc != NULL ? ovl_vector_next(&p->lanes, sizeof *entry, &p->memory) : NULL;
-  char *name = entry != NULL ? copy_name(p, o.name, "lane", p->lanes.count + 1) : NULL;
-  if (name == NULL)
-    return ovl_refuse(p, OVL_ENOMEM, "add_lane: no memory for lane %u", (unsigned)p->lanes.count + 1);
+  ovl_lane_hooks_t *hooks = ovl_vector_next(&p->lane_hooks, sizeof *hooks, &p->memory);
+  if (desc == NULL || hooks == NULL || !add_name(p, &p->lane_names, o.name, "lane"))
+    return ovl_refuse(p, OVL_ENOMEM, "add_lane: no memory for lane %u", (unsigned)p->lane_names.count + 1);
   *desc = (ovl_lane_desc_t){.width = o.width != 0 ? o.width : 1, .kind = o.kind, .role = o.role};
-  *entry = (ovl_lane_entry_t){.name = name,
-                              .poll = o.poll,
-                              .data = o.data,
-                              .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : 50000};
-  p->lane_descs.count++;
-  lane->id = ++p->lanes.count;
+  *hooks = (ovl_lane_hooks_t){
+      .poll = o.poll, .data = o.data, .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : DEFAULT_POLL_NS};
+  p->lane_hooks.count++;
+  lane->id = ++p->lane_descs.count;
   return ovl_accept(p);
 }
 
@@ -106,9 +102,9 @@ static int check_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options, ov
   const char *name = o->name != NULL ? o->name : "(unnamed)";
   if (o->lane.id == 0)
     return ovl_refuse(p, OVL_ENOLANE, "add_stage: stage \"%.100s\" names no lane", name);
-  if (o->lane.id > p->lanes.count)
+  if (o->lane.id > p->lane_descs.count)
     return ovl_refuse(p, OVL_ENOLANE, "add_stage: stage \"%.100s\": there is no lane %u, only %u", name,
-                      (unsigned)o->lane.id, (unsigned)p->lanes.count);
+                      (unsigned)o->lane.id, (unsigned)p->lane_descs.count);
   return 0;
 }
 
@@ -124,17 +120,15 @@ int ovl_pipeline_add_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options
   if (r != 0)
     return r;
   ovl_stage_desc_t *desc = ovl_vector_next(&p->stage_descs, sizeof *desc, &p->memory);
-  ovl_stage_entry_t *entry = desc != NULL ? ovl_vector_next(&p->stages, sizeof *entry, &p->memory) : NULL;
-  char *name = entry != NULL ? copy_name(p, o.name, "stage", p->stages.count + 1) : NULL;
-  if (name == NULL)
-    return ovl_refuse(p, OVL_ENOMEM, "add_stage: no memory for stage %u", (unsigned)p->stages.count + 1);
+  ovl_stage_hooks_t *hooks = ovl_vector_next(&p->stage_hooks, sizeof *hooks, &p->memory);
+  if (desc == NULL || hooks == NULL || !add_name(p, &p->stage_names, o.name, "stage"))
+    return ovl_refuse(p, OVL_ENOMEM, "add_stage: no memory for stage %u", (unsigned)p->stage_names.count + 1);
   *desc = (ovl_stage_desc_t){.lane = o.lane.id - 1, .chained = !o.unchained, .always = o.always != 0};
-  *entry = (ovl_stage_entry_t){
-      .name = name, .run = o.run, .cancel = o.cancel, .data = o.data, .timeout_ns = o.timeout_ns};
+  *hooks = (ovl_stage_hooks_t){.run = o.run, .cancel = o.cancel, .data = o.data, .timeout_ns = o.timeout_ns};
+  p->stage_hooks.count++;
   p->stage_descs.count++;
-  p->stages.count++;
   if (stage != NULL)
-    stage->id = p->stages.count;
+    stage->id = p->stage_descs.count;
   return ovl_accept(p);
 }
 
@@ -156,7 +150,7 @@ static int refuse_cycle(ovl_pipeline_t *p, const uint32_t *path, uint32_t length
   size_t at = (size_t)snprintf(text, sizeof text, "add_dependency: cycle of distance 0: ");
   for (uint32_t i = 0; i <= length && at < sizeof text - 40; i++)
     at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%.30s\"", i == 0 ? "" : " -> ",
-                           ovl_stage_entry(p, path[i % length])->name);
+                           ovl_stage_name(p, path[i % length]));
   return ovl_refuse(p, OVL_ECYCLE, "%s%s", text, at < sizeof text - 40 ? "" : " ...");
 }
 
@@ -179,9 +173,9 @@ static int check_cycle(ovl_pipeline_t *p, uint32_t before, uint32_t after) {
 static int check_ends(ovl_pipeline_t *p, ovl_stage_t before, ovl_stage_t after) {
   const ovl_stage_t ends[2] = {before, after};
   for (int i = 0; i < 2; i++)
-    if (ends[i].id == 0 || ends[i].id > p->stages.count)
+    if (ends[i].id == 0 || ends[i].id > p->stage_descs.count)
       return ovl_refuse(p, OVL_ENOSTAGE, "add_dependency: `%s`: there is no stage %u, only %u",
-                        i == 0 ? "before" : "after", (unsigned)ends[i].id, (unsigned)p->stages.count);
+                        i == 0 ? "before" : "after", (unsigned)ends[i].id, (unsigned)p->stage_descs.count);
   return 0;
 }
 
@@ -214,18 +208,33 @@ uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p) {
 }
 
 static int build(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
+  const ovl_pipeline_options_t *o = &p->options;
   const ovl_description_t d = description_of(p);
+  const ovl_executor_options_t options = {.pipeline = p,
+                                          .stages = p->stage_hooks.items,
+                                          .lanes = p->lane_hooks.items,
+                                          .hooks = {.on_microbatch = o->on_microbatch,
+                                                    .on_room = o->on_room,
+                                                    .on_fault = ovl_pipeline_on_fault,
+                                                    .on_over = ovl_pipeline_on_over},
+                                          .core = {.queue = o->queue != 0 ? o->queue : d.window,
+                                                   .keep_going = o->on_error == OVL_ON_ERROR_CONTINUE,
+                                                   .report = o->on_microbatch != NULL,
+                                                   .tell = o->on_failure != NULL,
+                                                   .statistics = !o->no_stats},
+                                          .spin_ns = o->spin_ns,
+                                          .memory = &p->memory};
   int r = ovl_plan_init(plan, &d, &p->memory);
   if (r != 0)
     return r;
-  r = ovl_executor_init(p, executor, plan);
+  r = ovl_executor_init(executor, plan, &options);
   if (r != 0)
     ovl_plan_finish(plan, &p->memory);
   return r;
 }
 
 static void throw_away(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
-  ovl_executor_finish(executor, &p->memory);
+  ovl_executor_finish(executor);
   ovl_plan_finish(plan, &p->memory);
   ovl_memory_free(&p->memory, plan);
 }
@@ -252,7 +261,8 @@ int ovl_pipeline_freeze(ovl_pipeline_t *p) {
   if (r != 0) {
     ovl_memory_free(&p->memory, plan);
     return ovl_refuse(p, r, "the pipeline could not be set up: window %u, %u stages: %s",
-                      (unsigned)ovl_pipeline_effective_window(p), (unsigned)p->stages.count, ovl_strerror(r));
+                      (unsigned)ovl_pipeline_effective_window(p), (unsigned)p->stage_descs.count,
+                      ovl_strerror(r));
   }
   if (!install(p, plan, &executor))
     throw_away(p, plan, &executor);

@@ -100,26 +100,30 @@ int ovl_pipeline_create(ovl_pipeline_t **out, const ovl_pipeline_options_t *opti
 
 /* ---- free ---------------------------------------------------------------------------------------------------- */
 
-static void free_description(ovl_pipeline_t *p) {
-  for (uint32_t l = 0; l < p->lanes.count; l++)
-    ovl_memory_free(&p->memory, ovl_lane_entry(p, l)->name);
-  for (uint32_t s = 0; s < p->stages.count; s++)
-    ovl_memory_free(&p->memory, ovl_stage_entry(p, s)->name);
-  ovl_memory_free(&p->memory, p->lane_descs.items);
-  ovl_memory_free(&p->memory, p->lanes.items);
-  ovl_memory_free(&p->memory, p->stage_descs.items);
-  ovl_memory_free(&p->memory, p->stages.items);
-  ovl_memory_free(&p->memory, p->dependencies.items);
+static void free_vector(ovl_pipeline_t *p, ovl_vector_t *vector) {
+  ovl_memory_free(&p->memory, vector->items);
+}
+
+static void free_names(ovl_pipeline_t *p, ovl_vector_t *names) {
+  for (uint32_t i = 0; i < names->count; i++)
+    ovl_memory_free(&p->memory, ((char **)names->items)[i]);
+  free_vector(p, names);
 }
 
 void ovl_pipeline_free(ovl_pipeline_t *p) {
   const ovl_memory_t memory = p->memory;
   if (atomic_load(&p->frozen)) {
-    ovl_executor_finish(&p->exec, &memory);
+    ovl_executor_finish(&p->exec);
     ovl_plan_finish(p->plan, &memory);
     ovl_memory_free(&memory, p->plan);
   }
-  free_description(p);
+  free_vector(p, &p->lane_descs);
+  free_vector(p, &p->lane_hooks);
+  free_names(p, &p->lane_names);
+  free_vector(p, &p->stage_descs);
+  free_vector(p, &p->stage_hooks);
+  free_names(p, &p->stage_names);
+  free_vector(p, &p->dependencies);
   ovl_memory_free(&memory, p);
 }
 
@@ -130,28 +134,14 @@ int ovl_pipeline_set_mode(ovl_pipeline_t *p, ovl_mode_t mode) {
     return OVL_EINVAL;
   if (mode != OVL_OVERLAP && mode != OVL_SERIAL)
     return ovl_refuse(p, OVL_EOPTION, "set_mode: no mode %d", (int)mode);
-  ovl_lock(&p->exec.lock);
-  bool busy = p->exec.phase != OVL_EXEC_IDLE;
-  if (!busy)
-    p->mode = mode;
-  ovl_unlock(&p->exec.lock);
-  return busy ? ovl_refuse(p, OVL_EBUSY, "set_mode: a run is in flight") : ovl_accept(p);
+  if (ovl_exec_in_flight(&p->exec))
+    return ovl_refuse(p, OVL_EBUSY, "set_mode: a run is in flight");
+  p->mode = mode;
+  return ovl_accept(p);
 }
 
 void *ovl_pipeline_data(const ovl_pipeline_t *p) { return p != NULL ? p->options.data : NULL; }
 
 uint32_t ovl_pipeline_window(const ovl_pipeline_t *p) {
   return p != NULL ? ovl_pipeline_effective_window(p) : 0;
-}
-
-int ovl_pipeline_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
-  if (p == NULL || failure == NULL)
-    return OVL_EINVAL;
-  ovl_failure_t f;
-  ovl_failure_init(&f);
-  ovl_lock_t *lock = &((ovl_pipeline_t *)(uintptr_t)p)->exec.lock;
-  ovl_lock(lock);
-  ovl_exec_first_failure(p, &f);
-  ovl_unlock(lock);
-  return ovl_options_write(failure, &f, sizeof f, offsetof(ovl_failure_t, native));
 }

@@ -11,21 +11,6 @@
 #include "ovl.h"
 #include "plan/plan.h"
 
-typedef struct ovl_lane_entry {
-  char *name;
-  ovl_poll_cb poll;
-  void *data;
-  uint64_t poll_max_ns;
-} ovl_lane_entry_t;
-
-typedef struct ovl_stage_entry {
-  char *name;
-  ovl_op_cb run;
-  ovl_op_cb cancel;
-  void *data;
-  uint64_t timeout_ns;
-} ovl_stage_entry_t;
-
 /* An array that grows; `size` is that of one item. */
 typedef struct ovl_vector {
   void *items;
@@ -36,27 +21,28 @@ struct ovl_pipeline {
   ovl_memory_t memory;
   ovl_pipeline_options_t options; /* the caller's, completed to this library's size */
 
-  /* Describing: one thread at a time, until frozen. Each pair of vectors has equal counts. */
-  ovl_vector_t lane_descs, lanes;   /* ovl_lane_desc_t, ovl_lane_entry_t */
-  ovl_vector_t stage_descs, stages; /* ovl_stage_desc_t, ovl_stage_entry_t */
-  ovl_vector_t dependencies;        /* ovl_dependency_t */
-  bool goes_back;                   /* a dependency of distance 0 leads to an earlier stage */
+  /* Describing: one thread at a time, until frozen. Vectors of one line have equal counts. */
+  ovl_vector_t lane_descs, lane_hooks, lane_names;    /* ovl_lane_desc_t, ovl_lane_hooks_t, char * */
+  ovl_vector_t stage_descs, stage_hooks, stage_names; /* ovl_stage_desc_t, ovl_stage_hooks_t, char * */
+  ovl_vector_t dependencies;                          /* ovl_dependency_t */
+  bool goes_back; /* a dependency of distance 0 leads to an earlier stage */
   char error[512];
 
   /* Set by the first run or submit, with the lock held, and constant from then on. */
   atomic_bool frozen;
   ovl_plan_t *plan;
 
-  ovl_mode_t mode; /* of the next run; the lock */
+  ovl_mode_t mode;     /* of the next run; like the description, one thread at a time */
+  ovl_close_cb closed; /* loop thread: what the close that waits for the end of a run is to call */
   ovl_executor_t exec;
 };
 
-static inline ovl_lane_entry_t *ovl_lane_entry(const ovl_pipeline_t *p, uint32_t lane) {
-  return &((ovl_lane_entry_t *)p->lanes.items)[lane];
+static inline const char *ovl_lane_name(const ovl_pipeline_t *p, uint32_t lane) {
+  return ((char **)p->lane_names.items)[lane];
 }
 
-static inline ovl_stage_entry_t *ovl_stage_entry(const ovl_pipeline_t *p, uint32_t stage) {
-  return &((ovl_stage_entry_t *)p->stages.items)[stage];
+static inline const char *ovl_stage_name(const ovl_pipeline_t *p, uint32_t stage) {
+  return ((char **)p->stage_names.items)[stage];
 }
 
 /* Makes room for one more item of `size` bytes: its address, or NULL. The count is the caller's to raise. */
@@ -71,6 +57,10 @@ uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p);
 /* The last call's reason in words; returns `code` for `return ovl_refuse(...)`. */
 int ovl_refuse(ovl_pipeline_t *p, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int ovl_accept(ovl_pipeline_t *p); /* the last call succeeded: 0 */
+
+/* run.c: what the executor calls back. */
+void ovl_pipeline_on_fault(ovl_pipeline_t *p, const ovl_fault_t *fault);
+void ovl_pipeline_on_over(ovl_pipeline_t *p);
 
 /* Frees everything. No run may be in flight. */
 void ovl_pipeline_free(ovl_pipeline_t *p);

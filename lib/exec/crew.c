@@ -17,8 +17,8 @@
  *                     WORKING -> LEFT -> FREE            (QUEUED -> FREE when taken back at the end)  */
 #include <string.h>
 
-#include "api/pipeline.h"
 #include "exec/executor.h"
+#include "exec/process.h"
 
 #define TURN_NS UINT64_C(10000000)
 #define GRACE_NS UINT64_C(200000)
@@ -34,8 +34,8 @@ static void set_state(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_state_t stat
 /* ---- how many are wanted, how many are there ------------------------------------------------------------ */
 
 /* Runners that could be busy right now: startable ops, and lanes that want polling. */
-static uint32_t work_count(const ovl_pipeline_t *p) {
-  return p->exec.core.startable[OVL_LANE_POOL] + ovl_poll_unattended(p);
+static uint32_t work_count(const ovl_executor_t *x) {
+  return x->core.startable[OVL_LANE_POOL] + ovl_poll_unattended(x);
 }
 
 /* Runners that have a thread and will look for work without being called. */
@@ -69,10 +69,9 @@ static void wake_parked(ovl_crew_t *crew) {
   uv_mutex_unlock(&r->mutex);
 }
 
-void ovl_crew_summon(ovl_pipeline_t *p, bool self) {
-  ovl_executor_t *x = &p->exec;
+void ovl_crew_summon(ovl_executor_t *x, bool self) {
   ovl_crew_t *crew = &x->crew;
-  uint32_t work = work_count(p), coming = looking(crew) + self;
+  uint32_t work = work_count(x), coming = looking(crew) + self;
   if (crew->by_state[OVL_RUNNER_SPINNING] > 0)
     atomic_store_explicit(&x->hint, work, memory_order_relaxed);
   for (; work > coming && crew->parked != NULL; coming++)
@@ -81,7 +80,7 @@ void ovl_crew_summon(ovl_pipeline_t *p, bool self) {
   if (work > coming + crew->by_state[OVL_RUNNER_QUEUED] && live(crew) < crew->size) {
     crew->short_handed = true;
     if (!x->draining)
-      ovl_loop_wake(p);
+      ovl_loop_wake(x);
   }
 }
 
@@ -106,18 +105,18 @@ static void enlist(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_t *relief_of, o
   *tail = &r->next_parked;
 }
 
-static void enlist_missing(ovl_pipeline_t *p, ovl_runner_t ***tail) {
-  ovl_crew_t *crew = &p->exec.crew;
-  uint32_t work = work_count(p);
+static void enlist_missing(ovl_executor_t *x, ovl_runner_t ***tail) {
+  ovl_crew_t *crew = &x->crew;
+  uint32_t work = work_count(x);
   ovl_runner_t *r;
   while (work > looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && live(crew) < crew->size &&
          (r = find_free(crew)) != NULL)
     enlist(crew, r, NULL, tail);
 }
 
-static void enlist_reliefs(ovl_pipeline_t *p, ovl_runner_t ***tail) {
-  ovl_crew_t *crew = &p->exec.crew;
-  uint64_t now = ovl_clock_now(&p->exec.clock);
+static void enlist_reliefs(ovl_executor_t *x, ovl_runner_t ***tail) {
+  ovl_crew_t *crew = &x->crew;
+  uint64_t now = ovl_clock_now(&x->clock);
   for (uint32_t i = 0; i < crew->count && crew->asking > 0; i++) {
     ovl_runner_t *r = &crew->runners[i], *relief = find_free(crew);
     if (!r->asked)
@@ -134,13 +133,12 @@ static void enlist_reliefs(ovl_pipeline_t *p, ovl_runner_t ***tail) {
   }
 }
 
-void ovl_crew_queue(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+void ovl_crew_queue(ovl_executor_t *x) {
   ovl_runner_t *list = NULL, **tail = &list;
   x->crew.short_handed = false;
-  enlist_missing(p, &tail);
+  enlist_missing(x, &tail);
   if (x->crew.asking > 0)
-    enlist_reliefs(p, &tail);
+    enlist_reliefs(x, &tail);
   if (list == NULL)
     return;
   ovl_unlock(&x->lock); /* queueing wakes threads, the first time ever it makes them */
@@ -181,24 +179,24 @@ static bool arrive(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
   return false;
 }
 
-static void leave(ovl_pipeline_t *p, ovl_runner_t *r) {
-  ovl_crew_t *crew = &p->exec.crew;
+static void leave(ovl_executor_t *x, ovl_runner_t *r) {
+  ovl_crew_t *crew = &x->crew;
   drop_relief(crew, r);
   set_state(crew, r, OVL_RUNNER_LEFT);
   crew->on_thread--;
-  ovl_exec_follow_up(p, false);
+  ovl_exec_follow_up(x, false);
 }
 
-static bool turn_is_over(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
+static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (now < r->since + TURN_NS)
     return false;
   if (r->leave_at != 0)
     return now >= r->leave_at;
   if (!r->asked) {
     r->asked = true;
-    p->exec.crew.asking++;
-    if (!p->exec.draining)
-      ovl_loop_wake(p);
+    x->crew.asking++;
+    if (!x->draining)
+      ovl_loop_wake(x);
   }
   return false;
 }
@@ -206,10 +204,9 @@ static bool turn_is_over(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
 /* ---- a runner with nothing to do --------------------------------------------------------------------------- */
 
 /* Watches the hint for at most `ns`. */
-static void spin(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now, uint64_t ns) {
-  ovl_executor_t *x = &p->exec;
+static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) {
   set_state(&x->crew, r, OVL_RUNNER_SPINNING);
-  atomic_store_explicit(&x->hint, x->crew.dismissed ? 1 : work_count(p), memory_order_relaxed);
+  atomic_store_explicit(&x->hint, x->crew.dismissed ? 1 : work_count(x), memory_order_relaxed);
   ovl_unlock(&x->lock);
   do {
     for (int i = 0; i < 16; i++) {
@@ -239,8 +236,7 @@ static void remove_parked(ovl_crew_t *crew, ovl_runner_t *r) {
 }
 
 /* Sleeps for at most `ns`. */
-static void park(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t ns) {
-  ovl_executor_t *x = &p->exec;
+static void park(ovl_executor_t *x, ovl_runner_t *r, uint64_t ns) {
   r->called = false; /* nobody calls one that is not parked */
   set_state(&x->crew, r, OVL_RUNNER_PARKED);
   r->next_parked = x->crew.parked;
@@ -254,58 +250,55 @@ static void park(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t ns) {
 }
 
 /* Waits until the claimed lane is due, unless an op turns up, and polls it. */
-static void attend(ovl_pipeline_t *p, ovl_runner_t *r, uint32_t index, uint64_t now) {
-  ovl_executor_t *x = &p->exec;
+static void attend(ovl_executor_t *x, ovl_runner_t *r, uint32_t index, uint64_t now) {
   ovl_exec_lane_t *lane = &x->lanes[index];
   uint64_t pause = lane->next_poll > now ? lane->next_poll - now : 0;
   if (pause > SHORT_PAUSE_NS)
-    park(p, r, pause);
+    park(x, r, pause);
   else if (pause > 0)
-    spin(p, r, now, pause);
+    spin(x, r, now, pause);
   if (x->core.startable[OVL_LANE_POOL] == 0 && !x->crew.dismissed)
-    ovl_poll_lane(p, index);
+    ovl_poll_lane(x, index);
   lane->attended = false;
-  ovl_crew_summon(p, true);
+  ovl_crew_summon(x, true);
 }
 
 /* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
-static bool rest(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
-  ovl_executor_t *x = &p->exec;
-  uint32_t lane = ovl_poll_claim(p, OVL_LANE_POOL, now, false);
+static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
+  uint32_t lane = ovl_poll_claim(x, OVL_LANE_POOL, now, false);
   if (lane != OVL_NO_LANE) {
-    attend(p, r, lane, now);
+    attend(x, r, lane, now);
     return true;
   }
   if (r->leave_at != 0)
     return false;
   if (x->spin_ns > 1)
-    spin(p, r, now, x->spin_ns);
-  if (work_count(p) == 0 && !x->crew.dismissed)
-    park(p, r, PARK_NS);
-  return work_count(p) > 0;
+    spin(x, r, now, x->spin_ns);
+  if (work_count(x) == 0 && !x->crew.dismissed)
+    park(x, r, PARK_NS);
+  return work_count(x) > 0;
 }
 
-static void poll_if_due(ovl_pipeline_t *p, uint64_t now) {
-  if (p->exec.poll_lane_count == 0)
+static void poll_if_due(ovl_executor_t *x, uint64_t now) {
+  if (x->poll_lane_count == 0)
     return;
-  uint32_t lane = ovl_poll_claim(p, OVL_LANE_POOL, now, true);
+  uint32_t lane = ovl_poll_claim(x, OVL_LANE_POOL, now, true);
   if (lane != OVL_NO_LANE) {
-    ovl_poll_lane(p, lane);
-    p->exec.lanes[lane].attended = false;
+    ovl_poll_lane(x, lane);
+    x->lanes[lane].attended = false;
   }
 }
 
 /* The runner's next op, started; NULL: it should leave. */
-static ovl_core_op_t *next_op(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) {
-  ovl_executor_t *x = &p->exec;
-  while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(p, r, now)) {
-    poll_if_due(p, now);
+static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
+  while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(x, r, now)) {
+    poll_if_due(x, now);
     uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, r->lane);
     if (lane != OVL_NO_LANE) {
       r->lane = lane;
-      return ovl_exec_start_op(p, lane, now);
+      return ovl_exec_start_op(x, lane, now);
     }
-    if (!rest(p, r, now))
+    if (!rest(x, r, now))
       return NULL;
     now = ovl_clock_now(&x->clock);
   }
@@ -314,22 +307,21 @@ static ovl_core_op_t *next_op(ovl_pipeline_t *p, ovl_runner_t *r, uint64_t now) 
 
 static void runner_main(uv_work_t *work) {
   ovl_runner_t *r = (ovl_runner_t *)(void *)work;
-  ovl_pipeline_t *p = r->pipeline;
-  ovl_executor_t *x = &p->exec;
+  ovl_executor_t *x = r->executor;
   bool before = ovl_callback_enter();
   ovl_lock(&x->lock);
   uint64_t now = ovl_clock_now(&x->clock);
-  ovl_core_op_t *op = arrive(&x->crew, r, now) ? next_op(p, r, now) : NULL;
+  ovl_core_op_t *op = arrive(&x->crew, r, now) ? next_op(x, r, now) : NULL;
   while (op != NULL) {
     ovl_unlock(&x->lock);
-    int result = ovl_exec_call_op(p, op);
+    int result = ovl_exec_call_op(x, op);
     now = ovl_clock_now(&x->clock); /* the end of this op and the start of the next */
     ovl_lock(&x->lock);
-    ovl_exec_call_returned(p, op, result, now);
-    ovl_exec_follow_up(p, true);
-    op = next_op(p, r, now);
+    ovl_exec_call_returned(x, op, result, now);
+    ovl_exec_follow_up(x, true);
+    op = next_op(x, r, now);
   }
-  leave(p, r);
+  leave(x, r);
   ovl_unlock(&x->lock);
   ovl_callback_leave(before);
 }
@@ -337,23 +329,21 @@ static void runner_main(uv_work_t *work) {
 /* Loop thread: the runner's thread is back in the pool, or it was taken back before it had one. */
 static void after_work(uv_work_t *work, int status) {
   ovl_runner_t *r = (ovl_runner_t *)(void *)work;
-  ovl_pipeline_t *p = r->pipeline;
-  ovl_executor_t *x = &p->exec;
+  ovl_executor_t *x = r->executor;
   (void)status;
   ovl_lock(&x->lock);
   set_state(&x->crew, r, OVL_RUNNER_FREE);
   if (x->phase == OVL_EXEC_RUNNING)
-    ovl_crew_queue(p);
+    ovl_crew_queue(x);
   bool closing = x->phase == OVL_EXEC_CLOSING;
   ovl_unlock(&x->lock);
   if (closing)
-    ovl_executor_collect(p);
+    ovl_exec_collect(x);
 }
 
 /* ---- the crew as a whole ------------------------------------------------------------------------------------- */
 
-void ovl_crew_dismiss(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+void ovl_crew_dismiss(ovl_executor_t *x) {
   x->crew.dismissed = true;
   atomic_store_explicit(&x->hint, 1, memory_order_relaxed);
   while (x->crew.parked != NULL)
@@ -361,12 +351,12 @@ void ovl_crew_dismiss(ovl_pipeline_t *p) {
   account_waiting(&x->crew, false, x->core.now);
 }
 
-void ovl_crew_recall(ovl_pipeline_t *p) {
-  ovl_crew_t *crew = &p->exec.crew;
+void ovl_crew_recall(ovl_executor_t *x) {
+  ovl_crew_t *crew = &x->crew;
   for (uint32_t i = 0; i < crew->count; i++) {
-    ovl_lock(&p->exec.lock);
+    ovl_lock(&x->lock);
     bool queued = crew->runners[i].state == OVL_RUNNER_QUEUED;
-    ovl_unlock(&p->exec.lock);
+    ovl_unlock(&x->lock);
     if (queued)
       uv_cancel((uv_req_t *)&crew->runners[i].work); /* too late is fine: it leaves by itself */
   }
@@ -374,8 +364,7 @@ void ovl_crew_recall(ovl_pipeline_t *p) {
 
 bool ovl_crew_is_gone(const ovl_crew_t *crew) { return crew->by_state[OVL_RUNNER_FREE] == crew->count; }
 
-static int runner_init(ovl_runner_t *r, ovl_pipeline_t *p) {
-  r->pipeline = p;
+static int runner_init(ovl_runner_t *r) {
   int error = uv_mutex_init(&r->mutex);
   if (error != 0)
     return error;
@@ -385,15 +374,15 @@ static int runner_init(ovl_runner_t *r, ovl_pipeline_t *p) {
   return error;
 }
 
-int ovl_crew_init(ovl_pipeline_t *p, ovl_crew_t *crew, uint32_t size) {
+int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory) {
   crew->size = size;
   crew->count = 2 * size;
   crew->by_state[OVL_RUNNER_FREE] = crew->count;
-  crew->runners = ovl_memory_array(&p->memory, crew->count, sizeof *crew->runners);
+  crew->runners = ovl_memory_array(memory, crew->count, sizeof *crew->runners);
   if (crew->runners == NULL)
     return OVL_ENOMEM;
   for (; crew->inited < crew->count; crew->inited++) {
-    int error = runner_init(&crew->runners[crew->inited], p);
+    int error = runner_init(&crew->runners[crew->inited]);
     if (error != 0)
       return error;
   }

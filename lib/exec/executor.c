@@ -1,43 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* A run's start and end, and the calls that reach a run from any thread.
+/* A run's start and end, and the requests that reach it from any thread.
  *
- *   IDLE -- start --> RUNNING -- all ended, all told --> CLOSING -- handles and runners collected --> IDLE, done
+ *   IDLE -- launch --> RUNNING -- all ended, all told --> CLOSING -- handles and runners collected --> IDLE, done
  *
- * `done` is called from the last of the close and after-work callbacks, when nothing of the pipeline is in the
- * loop any more; so it may start the next run, or close the pipeline, which frees it. */
+ * `done` is called from the last of the close and after-work callbacks, when nothing of the run is in the loop
+ * any more; so it may start the next run, or close the pipeline, which frees the executor. */
 #include "exec/executor.h"
 
-#include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "api/pipeline.h"
+#include "exec/process.h"
+#include "ovl/errors.h"
 
 #define DEFAULT_SPIN_NS UINT64_C(50000)
-#define MOST_POOL_THREADS 1024u /* libuv's own limit */
-
-/* ---- the process --------------------------------------------------------------------------------------- */
-
-static _Thread_local bool in_callback;
-static atomic_bool process_exits;
-static uv_once_t process_once = UV_ONCE_INIT;
-
-bool ovl_in_callback(void) { return in_callback; }
-
-bool ovl_callback_enter(void) {
-  bool before = in_callback;
-  in_callback = true;
-  return before;
-}
-
-void ovl_callback_leave(bool before) { in_callback = before; }
-
-bool ovl_process_exits(void) { return atomic_load_explicit(&process_exits, memory_order_relaxed); }
-
-static void on_exit_begins(void) { atomic_store(&process_exits, true); }
-
-/* exit() calls its handlers before the destructors of libraries, and libuv's destructor joins its threads. */
-static void watch_exit(void) { atexit(on_exit_begins); }
+#define MOST_SPIN_NS UINT64_C(10000000) /* a spinning runner cannot be relieved */
+#define MOST_POOL_THREADS 1024u         /* libuv's own limit */
 
 /* ---- set-up ---------------------------------------------------------------------------------------------- */
 
@@ -50,52 +27,66 @@ static uint32_t pool_width(const ovl_plan_t *plan) {
   return width < MOST_POOL_THREADS ? (uint32_t)width : MOST_POOL_THREADS;
 }
 
-static void bind_ops(ovl_pipeline_t *p, ovl_core_t *core) {
-  for (size_t i = 0; i < (size_t)core->plan->window * core->plan->stage_count; i++) {
-    ovl_core_op_t *op = &core->ops[i];
-    op->pub.pipeline = p;
-    op->pub.data = ovl_stage_entry(p, ovl_core_op_stage(op))->data;
+static uint64_t effective_spin(uint64_t spin_ns) {
+  if (spin_ns == 0)
+    return uv_available_parallelism() > 1 ? DEFAULT_SPIN_NS : 1;
+  return spin_ns < MOST_SPIN_NS ? spin_ns : MOST_SPIN_NS;
+}
+
+static void bind_ops(ovl_executor_t *x) {
+  for (size_t i = 0; i < (size_t)x->core.plan->window * x->core.plan->stage_count; i++) {
+    ovl_core_op_t *op = &x->core.ops[i];
+    op->pub.pipeline = x->pipeline;
+    op->pub.data = x->stage_hooks[ovl_core_op_stage(op)].data;
   }
 }
 
-static void note_options(ovl_pipeline_t *p, ovl_executor_t *x, const ovl_plan_t *plan) {
-  x->spin_ns = p->options.spin_ns;
-  if (x->spin_ns == 0)
-    x->spin_ns = uv_available_parallelism() > 1 ? DEFAULT_SPIN_NS : 1;
-  for (uint32_t l = 0; l < plan->lane_count; l++)
-    if (ovl_lane_entry(p, l)->poll != NULL)
+static void note_hooks(ovl_executor_t *x) {
+  for (uint32_t l = 0; l < x->core.plan->lane_count; l++)
+    if (x->lane_hooks[l].poll != NULL)
       x->poll_lanes[x->poll_lane_count++] = l;
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    uint64_t timeout = ovl_stage_entry(p, s)->timeout_ns;
+  for (uint32_t s = 0; s < x->core.plan->stage_count; s++) {
+    uint64_t timeout = x->stage_hooks[s].timeout_ns;
     if (timeout != 0 && (x->shortest_timeout == 0 || timeout < x->shortest_timeout))
       x->shortest_timeout = timeout;
   }
 }
 
-int ovl_executor_init(ovl_pipeline_t *p, ovl_executor_t *x, const ovl_plan_t *plan) {
-  const ovl_pipeline_options_t *options = &p->options;
-  const ovl_core_options_t core_options = {.queue = options->queue != 0 ? options->queue : plan->window,
-                                           .keep_going = options->on_error == OVL_ON_ERROR_CONTINUE,
-                                           .report = options->on_microbatch != NULL,
-                                           .tell = options->on_failure != NULL,
-                                           .statistics = !options->no_stats};
+static int tables_init(ovl_executor_t *x, const ovl_plan_t *plan) {
+  x->lanes = ovl_memory_array(&x->memory, plan->lane_count, sizeof *x->lanes);
+  x->poll_lanes = ovl_memory_array(&x->memory, plan->lane_count, sizeof *x->poll_lanes);
+  if (x->lanes == NULL || x->poll_lanes == NULL)
+    return OVL_ENOMEM;
+  return ovl_crew_init(&x->crew, pool_width(plan), &x->memory);
+}
+
+int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_executor_options_t *options) {
   memset(x, 0, sizeof *x);
-  int r = ovl_core_init(&x->core, plan, &core_options, &p->memory);
+  x->pipeline = options->pipeline;
+  x->stage_hooks = options->stages;
+  x->lane_hooks = options->lanes;
+  x->hooks = options->hooks;
+  x->memory = *options->memory;
+  x->spin_ns = effective_spin(options->spin_ns);
+  int r = ovl_core_init(&x->core, plan, &options->core, &x->memory);
   if (r != 0)
     return r;
-  x->lanes = ovl_memory_array(&p->memory, plan->lane_count, sizeof *x->lanes);
-  x->poll_lanes = ovl_memory_array(&p->memory, plan->lane_count, sizeof *x->poll_lanes);
-  r = x->lanes == NULL || x->poll_lanes == NULL ? OVL_ENOMEM : ovl_crew_init(p, &x->crew, pool_width(plan));
+  r = tables_init(x, plan);
   if (r != 0) {
-    ovl_executor_finish(x, &p->memory);
+    ovl_executor_finish(x);
     return r;
   }
-  bind_ops(p, &x->core);
-  note_options(p, x, plan);
+  bind_ops(x);
+  note_hooks(x);
   return 0;
 }
 
 void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
+  x->pipeline = fresh->pipeline;
+  x->stage_hooks = fresh->stage_hooks;
+  x->lane_hooks = fresh->lane_hooks;
+  x->hooks = fresh->hooks;
+  x->memory = fresh->memory;
   x->core = fresh->core;
   x->crew = fresh->crew;
   x->lanes = fresh->lanes;
@@ -103,33 +94,20 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
   x->poll_lane_count = fresh->poll_lane_count;
   x->spin_ns = fresh->spin_ns;
   x->shortest_timeout = fresh->shortest_timeout;
+  for (uint32_t i = 0; i < x->crew.count; i++)
+    x->crew.runners[i].executor = x;
 }
 
-void ovl_executor_finish(ovl_executor_t *x, const ovl_memory_t *memory) {
-  ovl_crew_finish(&x->crew, memory);
-  ovl_memory_free(memory, x->poll_lanes);
-  ovl_memory_free(memory, x->lanes);
+void ovl_executor_finish(ovl_executor_t *x) {
+  ovl_crew_finish(&x->crew, &x->memory);
+  ovl_memory_free(&x->memory, x->poll_lanes);
+  ovl_memory_free(&x->memory, x->lanes);
   ovl_core_finish(&x->core);
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------- */
 
-static int may_start(ovl_pipeline_t *p, uv_loop_t *loop, uint64_t microbatches) {
-  ovl_executor_t *x = &p->exec;
-  if (loop == NULL)
-    return ovl_refuse(p, OVL_EINVAL, "start: the loop is NULL");
-  ovl_lock(&x->lock);
-  bool busy = x->phase != OVL_EXEC_IDLE || x->close_wanted;
-  uint32_t items = x->core.item_count;
-  ovl_unlock(&x->lock);
-  if (busy)
-    return ovl_refuse(p, OVL_EBUSY, "start: a run is in flight, or the pipeline is being closed");
-  if (items > 0 && microbatches != OVL_STREAMING)
-    return ovl_refuse(p, OVL_EITEMS, "start: %u items were submitted, so the run must be OVL_STREAMING",
-                      (unsigned)items);
-  return 0;
-}
-
+/* Room that was asked for before the run is still owed. */
 static void reset(ovl_executor_t *x) {
   memset(x->lanes, 0, x->core.plan->lane_count * sizeof *x->lanes);
   ovl_crew_reset(&x->crew);
@@ -138,222 +116,177 @@ static void reset(ovl_executor_t *x) {
   x->loop_longest = 0;
 }
 
-static int launch(ovl_pipeline_t *p, uv_loop_t *loop, uint64_t microbatches, ovl_pipeline_cb done) {
-  ovl_executor_t *x = &p->exec;
+static int may_launch(const ovl_executor_t *x, uint64_t microbatches) {
+  if (x->phase != OVL_EXEC_IDLE || x->close_wanted)
+    return OVL_EBUSY;
+  return x->core.item_count > 0 && microbatches != OVL_STREAMING ? OVL_EITEMS : 0;
+}
+
+/* With the lock held, on the loop's thread: there is no need to wake it. */
+static void begin(ovl_executor_t *x, ovl_mode_t mode, uint64_t microbatches) {
+  x->core.instant++;
+  x->draining = true;
+  ovl_core_begin(&x->core, mode, microbatches, ovl_clock_now(&x->clock));
+  ovl_exec_follow_up(x, false);
+  x->draining = false;
+  ovl_crew_queue(x);
+  if (ovl_loop_has_work(x))
+    ovl_loop_wake(x);
+}
+
+int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_t microbatches,
+                    ovl_pipeline_cb done, int *status_out) {
   ovl_clock_t clock;
+  ovl_process_watch_exit();
   ovl_clock_init(&clock);
   ovl_lock(&x->lock);
-  x->clock = clock;
+  int r = may_launch(x, microbatches);
+  if (r == 0)
+    x->clock = clock;
   ovl_unlock(&x->lock);
-  int r = ovl_loop_open(p, loop);
+  if (r == 0)
+    r = ovl_loop_open(x, loop);
   if (r != 0)
-    return ovl_refuse(p, r, "start: uv_async_init: %s", uv_err_name(r));
+    return r;
   ovl_lock(&x->lock);
   reset(x);
   x->done = done;
+  x->status_out = status_out;
   x->phase = OVL_EXEC_RUNNING;
-  x->core.instant++;
-  ovl_core_begin(&x->core, p->mode, microbatches, ovl_clock_now(&x->clock));
-  x->draining = true; /* this is the loop's thread: no need to wake it */
-  ovl_exec_follow_up(p, false);
-  x->draining = false;
-  ovl_crew_queue(p);
-  if (ovl_loop_has_work(p))
-    ovl_loop_wake(p);
+  begin(x, mode, microbatches);
   ovl_unlock(&x->lock);
-  return ovl_accept(p);
+  return 0;
 }
 
-int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uint64_t microbatches,
-                       ovl_pipeline_cb done) {
-  if (p == NULL)
-    return OVL_EINVAL;
-  uv_once(&process_once, watch_exit);
-  int r = ovl_pipeline_freeze(p);
-  if (r == 0)
-    r = may_start(p, loop, microbatches);
-  return r != 0 ? r : launch(p, loop, microbatches, done);
+bool ovl_exec_in_flight(ovl_executor_t *x) {
+  ovl_lock(&x->lock);
+  bool in_flight = x->phase != OVL_EXEC_IDLE;
+  ovl_unlock(&x->lock);
+  return in_flight;
 }
 
 /* ---- end ----------------------------------------------------------------------------------------------------- */
 
-void ovl_executor_begin_close(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+void ovl_exec_begin_close(ovl_executor_t *x) {
   x->phase = OVL_EXEC_CLOSING;
   x->elapsed = x->core.now - x->core.started;
-  ovl_crew_dismiss(p);
+  ovl_crew_dismiss(x);
 }
 
-static void free_closed(ovl_pipeline_t *p, ovl_close_cb closed) {
-  if (closed != NULL)
-    closed(p);
-  ovl_pipeline_free(p);
-}
-
-static void finish_run(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static void finish_run(ovl_executor_t *x) {
   ovl_clock_verify(&x->clock);
   ovl_lock(&x->lock);
   ovl_core_leave(&x->core);
   int status = x->core.first.status;
   bool close_wanted = x->close_wanted;
-  ovl_close_cb closed = x->closed;
+  ovl_pipeline_t *pipeline = x->pipeline;
   ovl_pipeline_cb done = x->done;
+  void (*on_over)(ovl_pipeline_t *) = x->hooks.on_over;
   if (x->status_out != NULL)
     *x->status_out = status;
-  x->status_out = NULL;
   x->loop = NULL;
   x->room_wanted = false;
   x->phase = OVL_EXEC_IDLE;
   ovl_unlock(&x->lock);
   bool before = ovl_callback_enter();
   if (done != NULL)
-    done(p, status); /* may start the next run, or free p unless a close is under way */
+    done(pipeline, status); /* may start the next run, or free x unless a close is under way */
   if (close_wanted)
-    free_closed(p, closed);
+    on_over(pipeline);
   ovl_callback_leave(before);
 }
 
-void ovl_executor_collect(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+void ovl_exec_collect(ovl_executor_t *x) {
   if (!x->collecting) {
     x->collecting = true;
-    ovl_crew_recall(p);
-    ovl_loop_close(p);
+    ovl_crew_recall(x);
+    ovl_loop_close(x);
     return;
   }
   ovl_lock(&x->lock);
   bool all = x->open_handles == 0 && ovl_crew_is_gone(&x->crew);
   ovl_unlock(&x->lock);
   if (all)
-    finish_run(p);
+    finish_run(x);
 }
 
-/* ---- calls from any thread --------------------------------------------------------------------------------- */
+ovl_fault_t ovl_exec_first_fault(const ovl_executor_t *x) {
+  ovl_lock_t *lock = ovl_exec_lock_of(x);
+  ovl_lock(lock);
+  ovl_fault_t fault = x->core.first;
+  ovl_unlock(lock);
+  return fault;
+}
+
+/* ---- requests from any thread -------------------------------------------------------------------------------- */
+
+/* Outside a run time does not matter: what was submitted before it, has arrived when it starts. */
+static uint64_t time_of_request(const ovl_executor_t *x) {
+  return x->phase == OVL_EXEC_RUNNING ? ovl_clock_now(&x->clock) : 0;
+}
 
 static int may_submit(const ovl_executor_t *x) {
   if (x->close_wanted)
     return OVL_EBUSY;
-  if (x->phase == OVL_EXEC_IDLE)
-    return x->core.finished ? OVL_EPIPE : 0;
-  if (x->core.count != OVL_STREAMING)
+  if (x->phase != OVL_EXEC_IDLE && x->core.count != OVL_STREAMING)
     return OVL_EINVAL;
-  if (x->core.stopped)
+  if (x->phase != OVL_EXEC_IDLE && x->core.stopped)
     return OVL_ECANCELED;
   return x->core.finished ? OVL_EPIPE : 0;
 }
 
-int ovl_pipeline_submit(ovl_pipeline_t *p, void *item) {
-  if (p == NULL)
-    return OVL_EINVAL;
-  ovl_executor_t *x = &p->exec;
-  int r = ovl_pipeline_freeze(p);
-  if (r != 0)
-    return r;
+int ovl_exec_submit(ovl_executor_t *x, void *item) {
   ovl_lock(&x->lock);
-  r = may_submit(x);
+  int r = may_submit(x);
   if (r == 0) {
     x->core.instant++;
-    uint64_t now = x->phase == OVL_EXEC_RUNNING ? ovl_clock_now(&x->clock) : 0;
-    r = ovl_core_submit(&x->core, item, now);
+    r = ovl_core_submit(&x->core, item, time_of_request(x));
+    x->room_wanted |= r == OVL_EAGAIN && x->hooks.on_room != NULL;
+    ovl_exec_follow_up(x, false);
   }
-  if (r == OVL_EAGAIN)
-    x->room_wanted = p->options.on_room != NULL;
-  if (x->phase == OVL_EXEC_RUNNING)
-    ovl_exec_follow_up(p, false);
   ovl_unlock(&x->lock);
   return r;
 }
 
-int ovl_pipeline_finish(ovl_pipeline_t *p) {
-  if (p == NULL)
-    return OVL_EINVAL;
-  ovl_executor_t *x = &p->exec;
-  int r = ovl_pipeline_freeze(p);
-  if (r != 0)
-    return r;
+int ovl_exec_finish_items(ovl_executor_t *x) {
   ovl_lock(&x->lock);
-  if (x->phase != OVL_EXEC_IDLE && x->core.count != OVL_STREAMING)
-    r = OVL_EINVAL;
-  else
-    ovl_core_finish_items(&x->core, x->phase == OVL_EXEC_RUNNING ? ovl_clock_now(&x->clock) : 0);
-  if (x->phase == OVL_EXEC_RUNNING)
-    ovl_exec_follow_up(p, false);
+  int r = x->phase != OVL_EXEC_IDLE && x->core.count != OVL_STREAMING ? OVL_EINVAL : 0;
+  if (r == 0) {
+    ovl_core_finish_items(&x->core, time_of_request(x));
+    ovl_exec_follow_up(x, false);
+  }
   ovl_unlock(&x->lock);
   return r;
 }
 
-static int cancel_locked(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static int cancel_locked(ovl_executor_t *x) {
   if (x->phase != OVL_EXEC_RUNNING || ovl_core_over(&x->core))
     return OVL_ENOTRUNNING;
   x->core.instant++;
   ovl_core_cancel(&x->core, ovl_clock_now(&x->clock));
-  ovl_exec_follow_up(p, false);
+  ovl_exec_follow_up(x, false);
   return 0;
 }
 
-int ovl_pipeline_cancel(ovl_pipeline_t *p) {
-  if (p == NULL)
-    return OVL_EINVAL;
-  ovl_lock(&p->exec.lock);
-  int r = cancel_locked(p);
-  ovl_unlock(&p->exec.lock);
-  return r;
-}
-
-/* ---- blocking run -------------------------------------------------------------------------------------------- */
-
-static int run_on(ovl_pipeline_t *p, uv_loop_t *loop, uint64_t microbatches) {
-  int status = 0;
-  int r = ovl_pipeline_start(p, loop, microbatches, NULL);
-  if (r != 0)
-    return r;
-  p->exec.status_out = &status; /* read by this thread, in uv_run: p may be gone when that returns */
-  uv_run(loop, UV_RUN_DEFAULT);
-  return status;
-}
-
-int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches) {
-  if (p == NULL)
-    return OVL_EINVAL;
-  if (in_callback)
-    return OVL_EDEADLK;
-  uv_loop_t loop;
-  int r = uv_loop_init(&loop);
-  if (r != 0)
-    return ovl_refuse(p, r, "run: uv_loop_init: %s", uv_err_name(r));
-  r = run_on(p, &loop, microbatches);
-  int closed = uv_loop_close(&loop);
-  assert(closed == 0);
-  (void)closed;
-  return r;
-}
-
-/* ---- close ----------------------------------------------------------------------------------------------------- */
-
-/* True: a run is in flight, and will close the pipeline when it has ended. */
-static bool close_later(ovl_pipeline_t *p, ovl_close_cb closed) {
-  ovl_executor_t *x = &p->exec;
+int ovl_exec_cancel(ovl_executor_t *x) {
   ovl_lock(&x->lock);
-  bool later = x->phase != OVL_EXEC_IDLE || x->close_wanted;
-  if (!x->close_wanted) {
-    x->close_wanted = true;
-    x->closed = closed;
-  }
-  cancel_locked(p);
+  int r = cancel_locked(x);
   ovl_unlock(&x->lock);
-  return later;
+  return r;
 }
 
-void ovl_pipeline_close(ovl_pipeline_t *p, ovl_close_cb closed) {
-  if (p == NULL || close_later(p, closed))
-    return;
-  bool before = ovl_callback_enter();
-  ovl_lock(&p->exec.lock);
-  while (ovl_exec_drop_item(p))
+bool ovl_exec_close(ovl_executor_t *x) {
+  ovl_lock(&x->lock);
+  bool in_flight = x->phase != OVL_EXEC_IDLE || x->close_wanted;
+  x->close_wanted = true;
+  cancel_locked(x);
+  ovl_unlock(&x->lock);
+  return in_flight;
+}
+
+void ovl_exec_drop_items(ovl_executor_t *x) {
+  ovl_lock(&x->lock);
+  while (ovl_loop_drop_item(x))
     ;
-  ovl_unlock(&p->exec.lock);
-  free_closed(p, closed);
-  ovl_callback_leave(before);
+  ovl_unlock(&x->lock);
 }

@@ -48,7 +48,7 @@ typedef enum ovl_runner_state {
 
 typedef struct ovl_runner {
   uv_work_t work;
-  ovl_pipeline_t *pipeline;
+  struct ovl_executor *executor;
   ovl_runner_state_t state;
   struct ovl_runner *next_parked;
   uint32_t lane;     /* of its last op */
@@ -90,6 +90,28 @@ typedef struct ovl_exec_lane {
   uint64_t quiet_since; /* time of the last progress */
 } ovl_exec_lane_t;
 
+/* What the user gave for a stage, and for a lane; owned by the pipeline, constant during a run. */
+typedef struct ovl_stage_hooks {
+  ovl_op_cb run;
+  ovl_op_cb cancel;
+  void *data;
+  uint64_t timeout_ns;
+} ovl_stage_hooks_t;
+
+typedef struct ovl_lane_hooks {
+  ovl_poll_cb poll;
+  void *data;
+  uint64_t poll_max_ns;
+} ovl_lane_hooks_t;
+
+/* What the user gave for the pipeline, and what the pipeline wants to hear. */
+typedef struct ovl_run_hooks {
+  ovl_microbatch_cb on_microbatch;
+  ovl_room_cb on_room;
+  void (*on_fault)(ovl_pipeline_t *pipeline, const ovl_fault_t *fault);
+  void (*on_over)(ovl_pipeline_t *pipeline); /* after `done`, where a close was asked for */
+} ovl_run_hooks_t;
+
 typedef enum ovl_exec_phase {
   OVL_EXEC_IDLE,    /* no run */
   OVL_EXEC_RUNNING, /* from start on */
@@ -100,9 +122,14 @@ enum { OVL_EXEC_HANDLES = 4 };
 
 typedef struct ovl_executor {
   ovl_lock_t lock;
+  ovl_pipeline_t *pipeline; /* what callbacks are given; not looked into */
+  const ovl_stage_hooks_t *stage_hooks;
+  const ovl_lane_hooks_t *lane_hooks;
+  ovl_run_hooks_t hooks;
+  ovl_memory_t memory;
+
   ovl_exec_phase_t phase;
-  bool close_wanted; /* ovl_pipeline_close was called */
-  ovl_close_cb closed;
+  bool close_wanted; /* the pipeline is to be closed after the run */
   ovl_pipeline_cb done;
   int *status_out; /* loop thread: where a blocking run wants its status */
   uv_loop_t *loop;
@@ -139,58 +166,82 @@ typedef struct ovl_executor {
   atomic_uint hint;
 } ovl_executor_t;
 
-/* exit() has begun: runners leave after the op in hand, for libuv is about to join its threads. */
-bool ovl_process_exits(void);
+/* ---- executor.c: a run's start and end; requests ------------------------------------------------------- */
 
-/* True inside a callback of libovl on this thread. */
-bool ovl_in_callback(void);
+typedef struct ovl_executor_options {
+  ovl_pipeline_t *pipeline;
+  const ovl_stage_hooks_t *stages;
+  const ovl_lane_hooks_t *lanes;
+  ovl_run_hooks_t hooks;
+  ovl_core_options_t core;
+  uint64_t spin_ns;
+  const ovl_memory_t *memory;
+} ovl_executor_options_t;
 
-/* Brackets code that calls back: returns what leave() wants. */
-bool ovl_callback_enter(void);
-void ovl_callback_leave(bool before);
+/* Sets up *x, which may then be given to install(). 0, OVL_ENOMEM, OVL_ETOOBIG. The plan must outlive it. */
+int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_executor_options_t *options);
+void ovl_executor_finish(ovl_executor_t *x);
 
-/* ---- executor.c: a run's start and end -------------------------------------------------------------- */
-int ovl_executor_init(ovl_pipeline_t *p, ovl_executor_t *fresh, const ovl_plan_t *plan);
-void ovl_executor_install(ovl_executor_t *x,
-                          const ovl_executor_t *fresh); /* lock held: takes over what init made */
-void ovl_executor_finish(ovl_executor_t *x, const ovl_memory_t *memory);
-void ovl_executor_begin_close(ovl_pipeline_t *p); /* loop thread, lock held: the run is complete */
-void ovl_executor_collect(
-    ovl_pipeline_t *p); /* loop thread: collects handles and runners; with the last, done */
+/* Moves all but lock and phase from `fresh`, which is then nobody's. Lock held. */
+void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh);
 
-/* ---- ops.c: starting and ending ops; all with the lock held ------------------------------------------ */
-ovl_core_op_t *ovl_exec_start_op(ovl_pipeline_t *p, uint32_t lane, uint64_t now);
-int ovl_exec_call_op(const ovl_pipeline_t *p, ovl_core_op_t *op); /* without the lock */
-void ovl_exec_call_returned(ovl_pipeline_t *p, ovl_core_op_t *op, int result, uint64_t now);
-void ovl_exec_end_op(ovl_pipeline_t *p, ovl_core_op_t *op, uint64_t now);
-void ovl_exec_expire(ovl_pipeline_t *p, uint64_t now);
-uint64_t ovl_exec_next_deadline(const ovl_pipeline_t *p, uint64_t now);
-ovl_core_op_t *ovl_exec_next_hook(ovl_pipeline_t *p);
+/* Loop thread. 0, OVL_EBUSY, OVL_EITEMS, or what uv_async_init returns. status_out may be NULL. */
+int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_t microbatches,
+                    ovl_pipeline_cb done, int *status_out);
 
-/* After anything has changed: calls runners, wakes the loop. `self` a runner that will take one op itself. */
-void ovl_exec_follow_up(ovl_pipeline_t *p, bool self);
+/* The lock is the one thing of a const executor that a reader changes. */
+static inline ovl_lock_t *ovl_exec_lock_of(const ovl_executor_t *x) {
+  return &((ovl_executor_t *)(uintptr_t)x)->lock;
+}
+ovl_fault_t ovl_exec_first_fault(const ovl_executor_t *x);
 
-/* ---- crew.c: runners ---------------------------------------------------------------------------------- */
-int ovl_crew_init(ovl_pipeline_t *p, ovl_crew_t *crew, uint32_t size);
+bool ovl_exec_in_flight(ovl_executor_t *x); /* any thread, as all below */
+int ovl_exec_submit(ovl_executor_t *x, void *item);
+int ovl_exec_finish_items(ovl_executor_t *x);
+int ovl_exec_cancel(ovl_executor_t *x);
+
+/* Marks the executor as to be closed and cancels its run. True: one is in flight; on_over will follow it. */
+bool ovl_exec_close(ovl_executor_t *x);
+
+/* Gives back all items that were never admitted; no run in flight. */
+void ovl_exec_drop_items(ovl_executor_t *x);
+
+void ovl_exec_begin_close(ovl_executor_t *x); /* loop thread, lock held: the run is complete */
+void ovl_exec_collect(ovl_executor_t *x); /* loop thread: collects handles and runners; with the last, done */
+
+/* ---- ops.c: starting and ending ops; with the lock held unless said otherwise -------------------------- */
+ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint64_t now);
+int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op); /* without the lock */
+void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now);
+void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now);
+int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status); /* any thread, without the lock */
+void ovl_exec_expire(ovl_executor_t *x, uint64_t now);
+uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now);
+ovl_core_op_t *ovl_exec_next_hook(ovl_executor_t *x);
+
+/* After anything has changed: calls runners, wakes the loop. `self`: a runner that will take one op itself. */
+void ovl_exec_follow_up(ovl_executor_t *x, bool self);
+
+/* ---- crew.c: runners -------------------------------------------------------------------------------------- */
+int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory);
 void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory);
 void ovl_crew_reset(ovl_crew_t *crew);
-void ovl_crew_summon(ovl_pipeline_t *p, bool self);
-void ovl_crew_queue(ovl_pipeline_t *p);   /* loop thread: queues the runners that are missing, and reliefs */
-void ovl_crew_dismiss(ovl_pipeline_t *p); /* all are to leave */
-void ovl_crew_recall(ovl_pipeline_t *p);  /* loop thread, without the lock: takes queued ones back */
+void ovl_crew_summon(ovl_executor_t *x, bool self);
+void ovl_crew_queue(ovl_executor_t *x);   /* loop thread: queues the runners that are missing, and reliefs */
+void ovl_crew_dismiss(ovl_executor_t *x); /* all are to leave */
+void ovl_crew_recall(ovl_executor_t *x);  /* loop thread, without the lock: takes queued ones back */
 bool ovl_crew_is_gone(const ovl_crew_t *crew);
 
-/* ---- poll.c: lanes with a poll hook -------------------------------------------------------------------- */
-uint32_t ovl_poll_unattended(const ovl_pipeline_t *p); /* pool lanes that want a runner */
-uint32_t ovl_poll_claim(ovl_pipeline_t *p, ovl_lane_kind_t kind, uint64_t now, bool due_only);
-void ovl_poll_lane(ovl_pipeline_t *p, uint32_t lane); /* polls a claimed lane; drops the lock meanwhile */
+/* ---- poll.c: lanes with a poll hook ------------------------------------------------------------------------- */
+uint32_t ovl_poll_unattended(const ovl_executor_t *x); /* pool lanes that want a runner */
+uint32_t ovl_poll_claim(ovl_executor_t *x, ovl_lane_kind_t kind, uint64_t now, bool due_only);
+void ovl_poll_lane(ovl_executor_t *x, uint32_t lane); /* polls a claimed lane; drops the lock meanwhile */
 
-/* ---- loop.c: what the loop does ------------------------------------------------------------------------ */
-int ovl_loop_open(ovl_pipeline_t *p, uv_loop_t *loop); /* makes the handles */
-void ovl_loop_close(ovl_pipeline_t *p);
-void ovl_loop_wake(ovl_pipeline_t *p); /* lock held */
-bool ovl_loop_has_work(const ovl_pipeline_t *p);
-bool ovl_exec_drop_item(ovl_pipeline_t *p); /* gives an item back that was never admitted; false: none left */
-void ovl_exec_first_failure(const ovl_pipeline_t *p, ovl_failure_t *failure);
+/* ---- loop.c: what the loop does ------------------------------------------------------------------------------ */
+int ovl_loop_open(ovl_executor_t *x, uv_loop_t *loop); /* makes the handles */
+void ovl_loop_close(ovl_executor_t *x);
+void ovl_loop_wake(ovl_executor_t *x); /* lock held */
+bool ovl_loop_has_work(const ovl_executor_t *x);
+bool ovl_loop_drop_item(ovl_executor_t *x); /* gives back an item that was never admitted; false: none left */
 
 #endif

@@ -2,13 +2,12 @@
 /* What the loop does for a run: drain() tells the user, calls cancel hooks, runs ops of loop lanes, polls
  * theirs, queues runners, and notices the end. It works on a budget of BUDGET_NS a turn; what is left waits
  * for the next turn of the loop, so the application's own handles get theirs in between. */
-#include "api/pipeline.h"
 #include "exec/executor.h"
+#include "exec/process.h"
 
 #define BUDGET_NS UINT64_C(400000)
 
-void ovl_loop_wake(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+void ovl_loop_wake(ovl_executor_t *x) {
   if (x->phase != OVL_EXEC_RUNNING || x->wake_sent)
     return;
   x->wake_sent = true;
@@ -24,128 +23,99 @@ static bool core_owes(const ovl_core_t *core) {
          core->startable[OVL_LANE_LOOP] > 0 || ovl_core_over(core);
 }
 
-bool ovl_loop_has_work(const ovl_pipeline_t *p) {
-  const ovl_executor_t *x = &p->exec;
+bool ovl_loop_has_work(const ovl_executor_t *x) {
   return x->hooks_owed > 0 || x->crew.short_handed || x->crew.asking > 0 || core_owes(&x->core) ||
          room_owed(x);
 }
 
 /* ---- things owed to the user: each returns false if there was nothing of its kind ------------------------ */
 
-static void fill_failure(const ovl_pipeline_t *p, const ovl_fault_t *fault, ovl_failure_t *failure) {
-  failure->status = fault->status;
-  failure->native = fault->native;
-  failure->microbatch = fault->microbatch;
-  failure->stage_name = failure->lane_name = "";
-  if (fault->status == 0 || fault->stage == OVL_NO_STAGE)
-    return;
-  uint32_t lane = p->plan->stages[fault->stage].lane;
-  failure->stage.id = fault->stage + 1;
-  failure->lane.id = lane + 1;
-  failure->stage_name = ovl_stage_entry(p, fault->stage)->name;
-  failure->lane_name = ovl_lane_entry(p, lane)->name;
-}
-
-void ovl_exec_first_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
-  fill_failure(p, &p->exec.core.first, failure);
-}
-
-static bool tell_fault(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static bool tell_fault(ovl_executor_t *x) {
   ovl_fault_t fault;
   if (!ovl_core_next_fault(&x->core, &fault, ovl_clock_now(&x->clock)))
     return false;
-  ovl_failure_t failure;
-  ovl_failure_init(&failure);
-  fill_failure(p, &fault, &failure);
   ovl_unlock(&x->lock);
-  p->options.on_failure(p, &failure);
+  x->hooks.on_fault(x->pipeline, &fault);
   ovl_lock(&x->lock);
   return true;
 }
 
-static bool call_hook(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
-  ovl_core_op_t *op = ovl_exec_next_hook(p);
+static bool call_hook(ovl_executor_t *x) {
+  ovl_core_op_t *op = ovl_exec_next_hook(x);
   if (op == NULL)
     return false;
   op->busy |= OVL_BUSY_HOOK;
   ovl_unlock(&x->lock);
-  ovl_stage_entry(p, ovl_core_op_stage(op))->cancel(&op->pub);
+  x->stage_hooks[ovl_core_op_stage(op)].cancel(&op->pub);
   ovl_lock(&x->lock);
   op->busy &= (uint8_t)~OVL_BUSY_HOOK;
   if (op->busy == 0)
-    ovl_exec_end_op(p, op, ovl_clock_now(&x->clock));
+    ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
   return true;
 }
 
-static bool report_microbatch(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static bool report_microbatch(ovl_executor_t *x) {
   ovl_core_slot_t *slot = ovl_core_next_ended(&x->core);
   if (slot == NULL)
     return false;
   ovl_unlock(&x->lock);
-  p->options.on_microbatch(p, slot->microbatch, slot->item, slot->fault.status);
+  x->hooks.on_microbatch(x->pipeline, slot->microbatch, slot->item, slot->fault.status);
   ovl_lock(&x->lock);
   x->core.instant++;
   ovl_core_retire(&x->core, slot, ovl_clock_now(&x->clock));
   return true;
 }
 
-static bool tell_room(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static bool tell_room(ovl_executor_t *x) {
   if (!room_owed(x))
     return false;
   x->room_wanted = false;
-  if (p->options.on_room == NULL)
+  if (x->hooks.on_room == NULL)
     return true;
   ovl_unlock(&x->lock);
-  p->options.on_room(p);
+  x->hooks.on_room(x->pipeline);
   ovl_lock(&x->lock);
   return true;
 }
 
 /* The run is over: items that were never admitted are given back, one at a time. */
-bool ovl_exec_drop_item(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+bool ovl_loop_drop_item(ovl_executor_t *x) {
   void *item;
   uint64_t microbatch;
   if (!ovl_core_drop_item(&x->core, &item, &microbatch))
     return false;
-  if (p->options.on_microbatch == NULL)
+  if (x->hooks.on_microbatch == NULL)
     return true;
   ovl_unlock(&x->lock);
-  p->options.on_microbatch(p, microbatch, item, OVL_ECANCELED);
+  x->hooks.on_microbatch(x->pipeline, microbatch, item, OVL_ECANCELED);
   ovl_lock(&x->lock);
   return true;
 }
 
 /* ---- loop lanes -------------------------------------------------------------------------------------------- */
 
-static bool run_loop_op(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static bool run_loop_op(ovl_executor_t *x) {
   uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_LOOP, OVL_NO_LANE);
   if (lane == OVL_NO_LANE)
     return false;
   uint64_t started = ovl_clock_now(&x->clock);
-  ovl_core_op_t *op = ovl_exec_start_op(p, lane, started);
+  ovl_core_op_t *op = ovl_exec_start_op(x, lane, started);
   ovl_unlock(&x->lock);
-  int result = ovl_exec_call_op(p, op);
+  int result = ovl_exec_call_op(x, op);
   uint64_t now = ovl_clock_now(&x->clock);
   ovl_lock(&x->lock);
   if (now - started > x->loop_longest)
     x->loop_longest = now - started;
-  ovl_exec_call_returned(p, op, result, now);
+  ovl_exec_call_returned(x, op, result, now);
   return true;
 }
 
-static bool poll_loop_lane(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static bool poll_loop_lane(ovl_executor_t *x) {
   uint32_t lane = x->poll_lane_count == 0 ? OVL_NO_LANE
-                                          : ovl_poll_claim(p, OVL_LANE_LOOP, ovl_clock_now(&x->clock), true);
+                                          : ovl_poll_claim(x, OVL_LANE_LOOP, ovl_clock_now(&x->clock), true);
   if (lane == OVL_NO_LANE)
     return false;
-  ovl_poll_lane(p, lane);
+  ovl_poll_lane(x, lane);
   x->lanes[lane].attended = false;
   return true;
 }
@@ -153,18 +123,17 @@ static bool poll_loop_lane(ovl_pipeline_t *p) {
 /* ---- a turn -------------------------------------------------------------------------------------------------- */
 
 /* One thing that is owed; false: nothing is. What the user should hear first, comes first. */
-static bool do_one(ovl_pipeline_t *p) {
-  return tell_fault(p) || call_hook(p) || report_microbatch(p) || run_loop_op(p) || poll_loop_lane(p) ||
-         tell_room(p) || (ovl_core_over(&p->exec.core) && ovl_exec_drop_item(p));
+static bool do_one(ovl_executor_t *x) {
+  return tell_fault(x) || call_hook(x) || report_microbatch(x) || run_loop_op(x) || poll_loop_lane(x) ||
+         tell_room(x) || (ovl_core_over(&x->core) && ovl_loop_drop_item(x));
 }
 
 /* Works off what is owed until the budget is spent; true: nothing is left. */
-static bool work_off(ovl_pipeline_t *p, uint64_t started) {
-  ovl_executor_t *x = &p->exec;
-  while (do_one(p)) {
-    ovl_exec_follow_up(p, false);
+static bool work_off(ovl_executor_t *x, uint64_t started) {
+  while (do_one(x)) {
+    ovl_exec_follow_up(x, false);
     if (x->crew.short_handed)
-      ovl_crew_queue(p);
+      ovl_crew_queue(x);
     if (ovl_clock_now(&x->clock) - started > BUDGET_NS)
       return false;
   }
@@ -176,34 +145,33 @@ static bool is_complete(const ovl_executor_t *x) {
   return ovl_core_over(&x->core) && x->hooks_owed == 0 && !x->core.tell_cancel && x->core.item_count == 0;
 }
 
-static void call_runners(ovl_pipeline_t *p) {
-  if (p->exec.crew.short_handed || p->exec.crew.asking > 0)
-    ovl_crew_queue(p);
+static void call_runners(ovl_executor_t *x) {
+  if (x->crew.short_handed || x->crew.asking > 0)
+    ovl_crew_queue(x);
 }
 
-static void schedule_poll(ovl_pipeline_t *p);
+static void schedule_poll(ovl_executor_t *x);
 
-static void drain(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static void drain(ovl_executor_t *x) {
   bool before = ovl_callback_enter();
   ovl_lock(&x->lock);
   if (x->phase == OVL_EXEC_RUNNING) {
     x->wake_sent = false;
     x->draining = true;
-    call_runners(p);
-    bool all = work_off(p, ovl_clock_now(&x->clock));
-    call_runners(p);
-    schedule_poll(p);
+    call_runners(x);
+    bool all = work_off(x, ovl_clock_now(&x->clock));
+    call_runners(x);
+    schedule_poll(x);
     x->draining = false;
     if (all && is_complete(x)) {
-      ovl_executor_begin_close(p);
-    } else if (!all || ovl_loop_has_work(p)) {
-      ovl_loop_wake(p);
+      ovl_exec_begin_close(x);
+    } else if (!all || ovl_loop_has_work(x)) {
+      ovl_loop_wake(x);
     }
   }
   ovl_unlock(&x->lock);
   if (x->phase == OVL_EXEC_CLOSING) /* only this thread changes it */
-    ovl_executor_collect(p);
+    ovl_exec_collect(x);
   ovl_callback_leave(before);
 }
 
@@ -217,12 +185,11 @@ static void on_deadline(uv_timer_t *handle);
 static uint64_t whole_ms(uint64_t ns) { return ns / 1000000 + (ns % 1000000 != 0); }
 
 /* When to poll loop lanes again: soon after progress by turning the loop without pause, later by a timer. */
-static void schedule_poll(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static void schedule_poll(ovl_executor_t *x) {
   if (x->poll_lane_count == 0)
     return;
   uint64_t now = ovl_clock_now(&x->clock);
-  uint32_t lane = ovl_poll_claim(p, OVL_LANE_LOOP, now, false);
+  uint32_t lane = ovl_poll_claim(x, OVL_LANE_LOOP, now, false);
   uv_idle_stop(&x->poll_idle);
   uv_timer_stop(&x->poll_timer);
   if (lane == OVL_NO_LANE)
@@ -234,26 +201,24 @@ static void schedule_poll(ovl_pipeline_t *p) {
     uv_timer_start(&x->poll_timer, on_poll_timer, whole_ms(x->lanes[lane].pause), 0);
 }
 
-static void arm_deadline(ovl_pipeline_t *p, uint64_t now) {
-  uint64_t next = ovl_exec_next_deadline(p, now), wait = next > now ? whole_ms(next - now) : 0;
-  uv_timer_start(&p->exec.deadline_timer, on_deadline, wait > 0 ? wait : 1, 0);
+static void arm_deadline(ovl_executor_t *x, uint64_t now) {
+  uint64_t next = ovl_exec_next_deadline(x, now), wait = next > now ? whole_ms(next - now) : 0;
+  uv_timer_start(&x->deadline_timer, on_deadline, wait > 0 ? wait : 1, 0);
 }
 
 static void on_deadline(uv_timer_t *handle) {
-  ovl_pipeline_t *p = handle->data;
-  ovl_executor_t *x = &p->exec;
+  ovl_executor_t *x = handle->data;
   ovl_lock(&x->lock);
   if (x->phase == OVL_EXEC_RUNNING) {
     uint64_t now = ovl_clock_now(&x->clock);
-    ovl_exec_expire(p, now);
-    arm_deadline(p, now);
+    ovl_exec_expire(x, now);
+    arm_deadline(x, now);
   }
   ovl_unlock(&x->lock);
-  drain(p);
+  drain(x);
 }
 
-int ovl_loop_open(ovl_pipeline_t *p, uv_loop_t *loop) {
-  ovl_executor_t *x = &p->exec;
+int ovl_loop_open(ovl_executor_t *x, uv_loop_t *loop) {
   int r = uv_async_init(loop, &x->async, on_async);
   if (r != 0)
     return r;
@@ -262,20 +227,19 @@ int ovl_loop_open(ovl_pipeline_t *p, uv_loop_t *loop) {
   uv_timer_init(loop, &x->deadline_timer);
   uv_timer_init(loop, &x->poll_timer);
   uv_idle_init(loop, &x->poll_idle);
-  x->async.data = x->deadline_timer.data = x->poll_timer.data = x->poll_idle.data = p;
+  x->async.data = x->deadline_timer.data = x->poll_timer.data = x->poll_idle.data = x;
   if (x->shortest_timeout != 0)
-    arm_deadline(p, ovl_clock_now(&x->clock));
+    arm_deadline(x, ovl_clock_now(&x->clock));
   return 0;
 }
 
 static void on_closed(uv_handle_t *handle) {
-  ovl_pipeline_t *p = handle->data;
-  p->exec.open_handles--;
-  ovl_executor_collect(p);
+  ovl_executor_t *x = handle->data;
+  x->open_handles--;
+  ovl_exec_collect(x);
 }
 
-void ovl_loop_close(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+void ovl_loop_close(ovl_executor_t *x) {
   uv_close((uv_handle_t *)&x->async, on_closed);
   uv_close((uv_handle_t *)&x->deadline_timer, on_closed);
   uv_close((uv_handle_t *)&x->poll_timer, on_closed);

@@ -5,8 +5,11 @@
  * or ovl_op_complete), and its cancel hook, if it was called, has returned. Each of the three is a bit in
  * `busy`; whoever clears the last one, under the lock, tells the core. So an op completed before its callback
  * returns, or in the midst of its cancel hook, keeps its slot until the last user of the pointer is done. */
-#include "api/pipeline.h"
 #include "exec/executor.h"
+
+static const ovl_stage_hooks_t *hooks_of(const ovl_executor_t *x, const ovl_core_op_t *op) {
+  return &x->stage_hooks[ovl_core_op_stage(op)];
+}
 
 /* ---- watched ops: in flight, with a cancel hook or a deadline ----------------------------------------- */
 
@@ -26,30 +29,27 @@ static void unwatch(ovl_executor_t *x, ovl_core_op_t *op) {
     x->hooks_owed--;
 }
 
-static bool is_watched(const ovl_stage_entry_t *stage) {
+static bool is_watched(const ovl_stage_hooks_t *stage) {
   return stage->cancel != NULL || stage->timeout_ns != 0;
 }
 
-static void owe_hook(ovl_pipeline_t *p, ovl_core_op_t *op) {
-  if ((op->flags & (OVL_OP_HOOK_OWED | OVL_OP_HOOKED)) == 0 &&
-      ovl_stage_entry(p, ovl_core_op_stage(op))->cancel != NULL) {
+static void owe_hook(ovl_executor_t *x, ovl_core_op_t *op) {
+  if ((op->flags & (OVL_OP_HOOK_OWED | OVL_OP_HOOKED)) == 0 && hooks_of(x, op)->cancel != NULL) {
     op->flags |= OVL_OP_HOOK_OWED;
-    p->exec.hooks_owed++;
+    x->hooks_owed++;
   }
 }
 
 /* Something has failed since last time: every op in flight that is affected is owed its cancel hook. Ops that
  * were started to clean up after a failure are not. */
-static void mark_hooks(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+static void mark_hooks(ovl_executor_t *x) {
   x->faults_seen = x->core.faults;
   for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
     if (op->pub.status == 0 && (x->core.stopped || ovl_core_op_slot(&x->core, op)->fault.status != 0))
-      owe_hook(p, op);
+      owe_hook(x, op);
 }
 
-ovl_core_op_t *ovl_exec_next_hook(ovl_pipeline_t *p) {
-  ovl_executor_t *x = &p->exec;
+ovl_core_op_t *ovl_exec_next_hook(ovl_executor_t *x) {
   if (x->hooks_owed == 0)
     return NULL;
   for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
@@ -63,23 +63,22 @@ ovl_core_op_t *ovl_exec_next_hook(ovl_pipeline_t *p) {
 
 /* ---- deadlines ------------------------------------------------------------------------------------------ */
 
-void ovl_exec_expire(ovl_pipeline_t *p, uint64_t now) {
-  ovl_executor_t *x = &p->exec;
+void ovl_exec_expire(ovl_executor_t *x, uint64_t now) {
   for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next) {
     if (op->deadline > now || (op->flags & OVL_OP_EXPIRED))
       continue;
     op->flags |= OVL_OP_EXPIRED;
     x->core.instant++;
     ovl_core_fail(&x->core, op, OVL_ETIMEDOUT, now);
-    owe_hook(p, op);
+    owe_hook(x, op);
   }
-  ovl_exec_follow_up(p, false);
+  ovl_exec_follow_up(x, false);
 }
 
 /* When to look again. An op that starts right now expires no sooner than the shortest timeout from now. */
-uint64_t ovl_exec_next_deadline(const ovl_pipeline_t *p, uint64_t now) {
-  uint64_t next = now + p->exec.shortest_timeout;
-  for (const ovl_core_op_t *op = p->exec.watched; op != NULL; op = op->watched_next)
+uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now) {
+  uint64_t next = now + x->shortest_timeout;
+  for (const ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
     if (!(op->flags & OVL_OP_EXPIRED) && op->deadline < next)
       next = op->deadline;
   return next;
@@ -87,17 +86,16 @@ uint64_t ovl_exec_next_deadline(const ovl_pipeline_t *p, uint64_t now) {
 
 /* ---- the life of an op ---------------------------------------------------------------------------------- */
 
-static uint64_t deadline_of(const ovl_stage_entry_t *stage, uint64_t now) {
+static uint64_t deadline_of(const ovl_stage_hooks_t *stage, uint64_t now) {
   uint64_t deadline;
   if (stage->timeout_ns == 0 || __builtin_add_overflow(now, stage->timeout_ns, &deadline))
     return UINT64_MAX;
   return deadline;
 }
 
-ovl_core_op_t *ovl_exec_start_op(ovl_pipeline_t *p, uint32_t lane, uint64_t now) {
-  ovl_executor_t *x = &p->exec;
+ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint64_t now) {
   ovl_core_op_t *op = ovl_core_take(&x->core, lane, now);
-  const ovl_stage_entry_t *stage = ovl_stage_entry(p, ovl_core_op_stage(op));
+  const ovl_stage_hooks_t *stage = hooks_of(x, op);
   op->busy = OVL_BUSY_CALL | OVL_BUSY_PENDING;
   op->flags = 0;
   op->result = op->native = 0;
@@ -109,8 +107,8 @@ ovl_core_op_t *ovl_exec_start_op(ovl_pipeline_t *p, uint32_t lane, uint64_t now)
   return op;
 }
 
-int ovl_exec_call_op(const ovl_pipeline_t *p, ovl_core_op_t *op) {
-  ovl_op_cb run = ovl_stage_entry(p, ovl_core_op_stage(op))->run;
+int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op) {
+  ovl_op_cb run = hooks_of(x, op)->run;
   return run != NULL ? run(&op->pub) : 0;
 }
 
@@ -122,9 +120,8 @@ static void note_result(ovl_core_op_t *op, int result) {
   op->native = result > 0 ? result : 0;
 }
 
-void ovl_exec_end_op(ovl_pipeline_t *p, ovl_core_op_t *op, uint64_t now) {
-  ovl_executor_t *x = &p->exec;
-  if (is_watched(ovl_stage_entry(p, ovl_core_op_stage(op))))
+void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
+  if (is_watched(hooks_of(x, op)))
     unwatch(x, op);
   x->lanes[ovl_core_op_lane(op)].progress++;
   x->core.instant++;
@@ -132,8 +129,8 @@ void ovl_exec_end_op(ovl_pipeline_t *p, ovl_core_op_t *op, uint64_t now) {
   ovl_core_end(&x->core, op, expired ? 0 : op->result, op->native, now);
 }
 
-void ovl_exec_call_returned(ovl_pipeline_t *p, ovl_core_op_t *op, int result, uint64_t now) {
-  ovl_exec_lane_t *lane = &p->exec.lanes[ovl_core_op_lane(op)];
+void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now) {
+  ovl_exec_lane_t *lane = &x->lanes[ovl_core_op_lane(op)];
   lane->calls--;
   op->busy &= (uint8_t)~OVL_BUSY_CALL;
   if (result != OVL_PENDING) {
@@ -147,15 +144,10 @@ void ovl_exec_call_returned(ovl_pipeline_t *p, ovl_core_op_t *op, int result, ui
     }
   }
   if (op->busy == 0)
-    ovl_exec_end_op(p, op, now);
+    ovl_exec_end_op(x, op, now);
 }
 
-int ovl_op_complete(ovl_op_t *pub, int status) {
-  if (pub == NULL || pub->pipeline == NULL || status == OVL_PENDING)
-    return OVL_EINVAL;
-  ovl_core_op_t *op = (ovl_core_op_t *)(void *)pub;
-  ovl_pipeline_t *p = pub->pipeline;
-  ovl_executor_t *x = &p->exec;
+int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
   ovl_lock(&x->lock);
   int r = op->state == OVL_OP_DONE ? OVL_EALREADY : OVL_EINVAL;
   if (op->state == OVL_OP_RUNNING)
@@ -166,8 +158,8 @@ int ovl_op_complete(ovl_op_t *pub, int status) {
     if (!(op->busy & OVL_BUSY_CALL))
       x->lanes[ovl_core_op_lane(op)].outstanding--;
     if (op->busy == 0) {
-      ovl_exec_end_op(p, op, ovl_clock_now(&x->clock));
-      ovl_exec_follow_up(p, false);
+      ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
+      ovl_exec_follow_up(x, false);
     }
   }
   ovl_unlock(&x->lock);
@@ -176,13 +168,12 @@ int ovl_op_complete(ovl_op_t *pub, int status) {
 
 /* ---- what follows from a change -------------------------------------------------------------------------- */
 
-void ovl_exec_follow_up(ovl_pipeline_t *p, bool self) {
-  ovl_executor_t *x = &p->exec;
+void ovl_exec_follow_up(ovl_executor_t *x, bool self) {
   if (x->core.faults != x->faults_seen)
-    mark_hooks(p);
+    mark_hooks(x);
   if (x->phase != OVL_EXEC_RUNNING)
     return;
-  ovl_crew_summon(p, self);
-  if (!x->draining && ovl_loop_has_work(p))
-    ovl_loop_wake(p);
+  ovl_crew_summon(x, self);
+  if (!x->draining && ovl_loop_has_work(x))
+    ovl_loop_wake(x);
 }

@@ -3,7 +3,6 @@
  * attends it: polls, pauses, polls again. The pause starts at nothing, doubles while nothing happens up to
  * poll_max_ns, and starts anew on progress. While the hook runs, the lane is held, so no op of it starts; and
  * it is not polled while a callback of it runs. */
-#include "api/pipeline.h"
 #include "exec/executor.h"
 
 #define FIRST_PAUSE_NS UINT64_C(500)
@@ -12,23 +11,23 @@ static bool wants_poll(const ovl_exec_lane_t *lane) {
   return lane->outstanding > 0 && lane->calls == 0 && !lane->attended;
 }
 
-static ovl_lane_kind_t kind_of(const ovl_pipeline_t *p, uint32_t lane) { return p->plan->lanes[lane].kind; }
+static ovl_lane_kind_t kind_of(const ovl_executor_t *x, uint32_t lane) {
+  return x->core.plan->lanes[lane].kind;
+}
 
-uint32_t ovl_poll_unattended(const ovl_pipeline_t *p) {
-  const ovl_executor_t *x = &p->exec;
+uint32_t ovl_poll_unattended(const ovl_executor_t *x) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < x->poll_lane_count; i++)
-    count += kind_of(p, x->poll_lanes[i]) == OVL_LANE_POOL && wants_poll(&x->lanes[x->poll_lanes[i]]);
+    count += kind_of(x, x->poll_lanes[i]) == OVL_LANE_POOL && wants_poll(&x->lanes[x->poll_lanes[i]]);
   return count;
 }
 
 /* Takes on the lane that is due first; with due_only, one that is due by now. */
-uint32_t ovl_poll_claim(ovl_pipeline_t *p, ovl_lane_kind_t kind, uint64_t now, bool due_only) {
-  ovl_executor_t *x = &p->exec;
+uint32_t ovl_poll_claim(ovl_executor_t *x, ovl_lane_kind_t kind, uint64_t now, bool due_only) {
   uint32_t best = OVL_NO_LANE;
   for (uint32_t i = 0; i < x->poll_lane_count; i++) {
     uint32_t lane = x->poll_lanes[i];
-    if (kind_of(p, lane) == kind && wants_poll(&x->lanes[lane]) &&
+    if (kind_of(x, lane) == kind && wants_poll(&x->lanes[lane]) &&
         !(due_only && x->lanes[lane].next_poll > now) &&
         (best == OVL_NO_LANE || x->lanes[lane].next_poll < x->lanes[best].next_poll))
       best = lane;
@@ -50,19 +49,18 @@ static void set_pause(ovl_exec_lane_t *lane, bool progress, uint64_t most, uint6
   lane->next_poll = now + lane->pause;
 }
 
-void ovl_poll_lane(ovl_pipeline_t *p, uint32_t index) {
-  ovl_executor_t *x = &p->exec;
+void ovl_poll_lane(ovl_executor_t *x, uint32_t index) {
   ovl_exec_lane_t *lane = &x->lanes[index];
-  const ovl_lane_entry_t *entry = ovl_lane_entry(p, index);
+  const ovl_lane_hooks_t *hooks = &x->lane_hooks[index];
   uint64_t before = lane->progress;
   if (lane->calls > 0) { /* one started during the pause: after it */
-    set_pause(lane, false, entry->poll_max_ns, ovl_clock_now(&x->clock));
+    set_pause(lane, false, hooks->poll_max_ns, ovl_clock_now(&x->clock));
     return;
   }
   ovl_core_hold_lane(&x->core, index, true);
   ovl_unlock(&x->lock);
-  entry->poll(p, (ovl_lane_t){index + 1}, entry->data);
+  hooks->poll(x->pipeline, (ovl_lane_t){index + 1}, hooks->data);
   ovl_lock(&x->lock);
   ovl_core_hold_lane(&x->core, index, false);
-  set_pause(lane, lane->progress != before, entry->poll_max_ns, ovl_clock_now(&x->clock));
+  set_pause(lane, lane->progress != before, hooks->poll_max_ns, ovl_clock_now(&x->clock));
 }

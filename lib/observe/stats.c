@@ -5,8 +5,7 @@
 #include "api/options.h"
 #include "api/pipeline.h"
 
-/* The lock is the one thing of a const pipeline that a reader changes. */
-static ovl_lock_t *lock_of(const ovl_pipeline_t *p) { return &((ovl_pipeline_t *)(uintptr_t)p)->exec.lock; }
+static ovl_lock_t *lock_of(const ovl_pipeline_t *p) { return ovl_exec_lock_of(&p->exec); }
 
 static double ratio(uint64_t a, uint64_t b) { return b != 0 ? (double)a / (double)b : 0.0; }
 
@@ -95,7 +94,7 @@ int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats) {
 int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_stats_t *stats) {
   if (p == NULL || stats == NULL)
     return OVL_EINVAL;
-  if (lane.id == 0 || lane.id > p->lanes.count)
+  if (lane.id == 0 || lane.id > p->lane_descs.count)
     return OVL_ENOLANE;
   ovl_lane_stats_t s;
   ovl_lane_stats_init(&s);
@@ -115,7 +114,7 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
 int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_stage_stats_t *stats) {
   if (p == NULL || stats == NULL)
     return OVL_EINVAL;
-  if (stage.id == 0 || stage.id > p->stages.count)
+  if (stage.id == 0 || stage.id > p->stage_descs.count)
     return OVL_ENOSTAGE;
   ovl_stage_stats_t s;
   ovl_stage_stats_init(&s);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What belongs to the process or the thread and not to a run: is exit() under way, and is this thread inside a
+ * callback of the library? */
+#ifndef OVL_EXEC_PROCESS_H
+#define OVL_EXEC_PROCESS_H
+
+#include <stdbool.h>
+
+/* exit() has begun: runners leave after the op in hand, for libuv is about to join its threads. */
+bool ovl_process_exits(void);
+
+/* From now on exit() is noticed. Any thread. */
+void ovl_process_watch_exit(void);
+
+/* Is this thread inside a callback of libovl? */
+bool ovl_in_callback(void);
+
+/* Brackets code that calls back: leave() wants what enter() returned. */
+bool ovl_callback_enter(void);
+void ovl_callback_leave(bool before);
+
+#endif
