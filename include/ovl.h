@@ -6,6 +6,7 @@
 
 #include "ovl/errors.h"
 #include "ovl/pipeline.h"
+#include "ovl/simulate.h"
 #include "ovl/stats.h"
 #include "ovl/theory.h"
 #include "ovl/types.h"

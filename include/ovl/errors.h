@@ -31,6 +31,8 @@
   XX(ECALLBACK, -20009, "a callback that is required was not given")                         \
   XX(ECYCLE, -20010, "the dependencies within a microbatch form a cycle")                    \
   XX(ETOOBIG, -20011, "a count or a size is beyond what can be represented")                 \
+  XX(EWIDTH, -20013, "a lane of fixed order must have width 1")                              \
+  XX(EORDER, -20014, "an explicit order is incomplete, or contradicts the dependencies")     \
   XX(EITEMS, -20012, "items were submitted, so the run must be a streaming one")
 
 OVL_BEGIN_DECLS

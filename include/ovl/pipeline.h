@@ -48,6 +48,15 @@ typedef enum ovl_lane_kind {
   OVL_LANE_LOOP = 1  /* on the loop's thread; they must not block */
 } ovl_lane_kind_t;
 
+/* In which order a lane starts its ops.
+ * READY: first ready first, ties by microbatch, then stage.
+ * FIXED: the same in every run and on every rank, whatever the durations are, for lanes whose ops other
+ *   processes must issue in the same order (collectives). Needs width 1. In a counted run it is the order given
+ *   by ovl_pipeline_set_order, or else the one in which the simulator starts the ops on the cost hints alone; in
+ *   a streaming run it is microbatch by microbatch. An op that is skipped keeps its place, and `always` stages
+ *   run in theirs. OVL_SERIAL has an order of its own: microbatch by microbatch. */
+typedef enum ovl_order { OVL_ORDER_READY = 0, OVL_ORDER_FIXED = 1 } ovl_order_t;
+
 /* What a lane does, for ovl_stats_t.hidden_ns and exposed_ns. */
 typedef enum ovl_role { OVL_ROLE_OTHER = 0, OVL_ROLE_COMPUTE = 1, OVL_ROLE_COMM = 2 } ovl_role_t;
 
@@ -77,6 +86,10 @@ typedef void (*ovl_failure_cb)(ovl_pipeline_t *p, const ovl_failure_t *failure);
  * pool thread for a pool lane, on the loop's thread for a loop lane, never at the same time as a
  * `run` or another poll of the same lane. */
 typedef void (*ovl_poll_cb)(ovl_pipeline_t *p, ovl_lane_t lane, void *data);
+
+/* A stage's cost hint: nanoseconds that this op is expected to take. Of op only pipeline, microbatch, slot, stage,
+ * lane and data are set. Must depend on these alone, or the orders that are planned from it differ. */
+typedef uint64_t (*ovl_cost_cb)(const ovl_op_t *op);
 
 /* Where the library's memory comes from. Both functions are required; they may be called from any
  * thread that makes a call of this header, and not while a run is under way. `allocate` returns
@@ -116,6 +129,7 @@ typedef struct ovl_lane_options {
   ovl_role_t role;      /* 0: OVL_ROLE_OTHER */
   uint32_t width;       /* ops at a time; 0: 1 */
   ovl_lane_kind_t kind; /* 0: OVL_LANE_POOL */
+  ovl_order_t order;    /* 0: OVL_ORDER_READY */
   void *data;           /* for poll */
   ovl_poll_cb poll;     /* NULL: ops of this lane complete without help */
   uint64_t poll_max_ns; /* the longest pause between two polls; 0: 50 us. The pause starts short after
@@ -135,8 +149,10 @@ typedef struct ovl_stage_options {
   uint64_t timeout_ns; /* an op in flight for longer fails with OVL_ETIMEDOUT; 0: never. Seen by a timer
                           of the loop, so in whole milliseconds, rounded up. The op's slot is not
                           reused before the op has really ended. */
-  int unchained;       /* not 0: does not wait for the previous stage of its microbatch */
-  int always;          /* not 0: runs for failed and cancelled microbatches too, and sees op->status */
+  uint64_t cost_ns;    /* a hint of how long an op takes, for simulations and planned orders; 0: 1 ns */
+  ovl_cost_cb cost; /* the same from a callback; NULL: cost_ns. Called by start, simulate and fingerprint */
+  int unchained;    /* not 0: does not wait for the previous stage of its microbatch */
+  int always;       /* not 0: runs for failed and cancelled microbatches too, and sees op->status */
 } ovl_stage_options_t;
 
 static inline void ovl_pipeline_options_init(ovl_pipeline_options_t *options) {
@@ -175,8 +191,8 @@ static inline void ovl_failure_init(ovl_failure_t *failure) {
 OVL_EXTERN int ovl_pipeline_create(ovl_pipeline_t **p, const ovl_pipeline_options_t *options);
 
 /* Adds a lane and stores its id in *lane.
- * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION role or kind has no such value;
- *         OVL_EFROZEN; OVL_EBUSY; OVL_ENOMEM. */
+ * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION role, kind or order has no such value;
+ *         OVL_EWIDTH a fixed order with a width above 1; OVL_EFROZEN; OVL_EBUSY; OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_t *lane);
 
 /* Adds a stage after those that are there; unless unchained, it waits for the one before it in the
@@ -193,6 +209,21 @@ OVL_EXTERN int ovl_pipeline_add_stage(ovl_pipeline_t *p, const ovl_stage_options
  * Errors: OVL_ENOSTAGE; OVL_ECYCLE; OVL_EFROZEN; OVL_EBUSY; OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_add_dependency(ovl_pipeline_t *p, ovl_stage_t before, ovl_stage_t after,
                                            uint32_t distance);
+
+/* An explicit order for a lane of fixed order, for counted runs of count / (stages of the lane) microbatches: 1F1B,
+ * DualPipe. It must hold every op of the lane exactly once. `order` is copied. count 0 takes it back. May be set
+ * between runs as well; checked against the dependencies, the window and the other lanes' explicit orders here if
+ * they are all for one number of microbatches, and else when a run starts.
+ * Errors: OVL_EINVAL order is NULL, or the lane's order is not fixed; OVL_ENOLANE; OVL_ENOSTAGE; OVL_EORDER it is
+ *         incomplete, or some op would wait for one that comes later; OVL_EBUSY; OVL_ENOMEM; OVL_ETOOBIG. */
+OVL_EXTERN int ovl_pipeline_set_order(ovl_pipeline_t *p, ovl_lane_t lane, const ovl_op_id_t *order,
+                                      size_t count);
+
+/* A number that is equal on all ranks whose descriptions order their fixed lanes alike: window, mode, lanes,
+ * stages, dependencies, cost hints and explicit orders go into it; names, callbacks and data do not. Ranks compare
+ * it before they start a run of that many microbatches (or OVL_STREAMING).
+ * 0: it could not be computed, and ovl_pipeline_error says why; it is never 0 otherwise. */
+OVL_EXTERN uint64_t ovl_pipeline_fingerprint(ovl_pipeline_t *p, uint64_t microbatches);
 
 /* The next run's mode. Errors: OVL_EOPTION; OVL_EBUSY a run is in flight. */
 OVL_EXTERN int ovl_pipeline_set_mode(ovl_pipeline_t *p, ovl_mode_t mode);
@@ -222,7 +253,8 @@ OVL_EXTERN int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches);
  * in any loop, and it may start the next run or close the pipeline. The loop is kept alive until then.
  * Errors: OVL_EINVAL p or loop is NULL; OVL_EBUSY a run is in flight, or p is being closed;
  *         OVL_ETOOBIG window x stages, or window + queue, is too large; OVL_EITEMS items were submitted and the run is not OVL_STREAMING;
- *         OVL_ENOMEM; what uv_async_init returns. */
+ *         OVL_EORDER an explicit order is for another number of microbatches, or cannot be kept; OVL_ENOMEM;
+ *         what uv_async_init returns. */
 OVL_EXTERN int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uint64_t microbatches,
                                   ovl_pipeline_cb done);
 

@@ -38,6 +38,12 @@ typedef struct ovl_stage {
   uint32_t id;
 } ovl_stage_t;
 
+/* An operation by its numbers: for orders that are given explicitly. */
+typedef struct ovl_op_id {
+  uint64_t microbatch;
+  ovl_stage_t stage;
+} ovl_op_id_t;
+
 /* One operation: one stage of one microbatch. Read-only for the callback, and valid until the
  * operation completes: until its callback has returned something else than OVL_PENDING, or
  * ovl_op_complete() has been called for it, whichever is later. */

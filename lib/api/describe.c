@@ -66,6 +66,11 @@ static int check_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_
     return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no role %d", name, (int)o->role);
   if (o->kind != OVL_LANE_POOL && o->kind != OVL_LANE_LOOP)
     return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no kind %d", name, (int)o->kind);
+  if (o->order != OVL_ORDER_READY && o->order != OVL_ORDER_FIXED)
+    return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no order %d", name, (int)o->order);
+  if (o->order == OVL_ORDER_FIXED && o->width > 1)
+    return ovl_refuse(p, OVL_EWIDTH, "add_lane: lane \"%.100s\": a fixed order needs width 1, not %u", name,
+                      (unsigned)o->width);
   return 0;
 }
 
@@ -82,12 +87,18 @@ int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, 
     return r;
   ovl_lane_desc_t *desc = ovl_vector_next(&p->lane_descs, sizeof *desc, &p->memory);
   ovl_lane_hooks_t *hooks = ovl_vector_next(&p->lane_hooks, sizeof *hooks, &p->memory);
-  if (desc == NULL || hooks == NULL || !add_name(p, &p->lane_names, o.name, "lane"))
+  ovl_order_list_t *order = ovl_vector_next(&p->lane_orders, sizeof *order, &p->memory);
+  if (desc == NULL || hooks == NULL || order == NULL || !add_name(p, &p->lane_names, o.name, "lane"))
     return ovl_refuse(p, OVL_ENOMEM, "add_lane: no memory for lane %u", (unsigned)p->lane_names.count + 1);
-  *desc = (ovl_lane_desc_t){.width = o.width != 0 ? o.width : 1, .kind = o.kind, .role = o.role};
+  *desc = (ovl_lane_desc_t){.width = o.width != 0 ? o.width : 1,
+                            .kind = o.kind,
+                            .role = o.role,
+                            .fixed = o.order == OVL_ORDER_FIXED};
+  *order = (ovl_order_list_t){0};
   *hooks = (ovl_lane_hooks_t){
       .poll = o.poll, .data = o.data, .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : DEFAULT_POLL_NS};
   p->lane_hooks.count++;
+  p->lane_orders.count++;
   lane->id = ++p->lane_descs.count;
   return ovl_accept(p);
 }
@@ -121,11 +132,15 @@ int ovl_pipeline_add_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options
     return r;
   ovl_stage_desc_t *desc = ovl_vector_next(&p->stage_descs, sizeof *desc, &p->memory);
   ovl_stage_hooks_t *hooks = ovl_vector_next(&p->stage_hooks, sizeof *hooks, &p->memory);
-  if (desc == NULL || hooks == NULL || !add_name(p, &p->stage_names, o.name, "stage"))
+  ovl_stage_cost_t *cost = ovl_vector_next(&p->stage_costs, sizeof *cost, &p->memory);
+  if (desc == NULL || hooks == NULL || cost == NULL || !add_name(p, &p->stage_names, o.name, "stage"))
     return ovl_refuse(p, OVL_ENOMEM, "add_stage: no memory for stage %u", (unsigned)p->stage_names.count + 1);
   *desc = (ovl_stage_desc_t){.lane = o.lane.id - 1, .chained = !o.unchained, .always = o.always != 0};
   *hooks = (ovl_stage_hooks_t){.run = o.run, .cancel = o.cancel, .data = o.data, .timeout_ns = o.timeout_ns};
+  *cost = (ovl_stage_cost_t){.ns = o.cost_ns, .call = o.cost};
   p->stage_hooks.count++;
+  p->stage_costs.count++;
+  p->orders_checked = false;
   p->stage_descs.count++;
   if (stage != NULL)
     stage->id = p->stage_descs.count;
@@ -134,7 +149,7 @@ int ovl_pipeline_add_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options
 
 /* ---- dependencies ------------------------------------------------------------------------------------------- */
 
-static ovl_description_t description_of(const ovl_pipeline_t *p) {
+ovl_description_t ovl_pipeline_describe(const ovl_pipeline_t *p) {
   return (ovl_description_t){.lanes = p->lane_descs.items,
                              .stages = p->stage_descs.items,
                              .dependencies = p->dependencies.items,
@@ -159,7 +174,7 @@ static int refuse_cycle(ovl_pipeline_t *p, const uint32_t *path, uint32_t length
 static int check_cycle(ovl_pipeline_t *p, uint32_t before, uint32_t after) {
   if (before < after && !p->goes_back)
     return 0;
-  const ovl_description_t d = description_of(p);
+  const ovl_description_t d = ovl_pipeline_describe(p);
   uint32_t length = 0, *path = ovl_memory_array(&p->memory, d.stage_count, sizeof *path);
   int r = path != NULL ? ovl_plan_find_path(&d, after, before, &p->memory, path, &length) : OVL_ENOMEM;
   if (r != 0)
@@ -194,6 +209,7 @@ int ovl_pipeline_add_dependency(ovl_pipeline_t *p, ovl_stage_t before, ovl_stage
     return ovl_refuse(p, OVL_ENOMEM, "add_dependency: no memory");
   *next = (ovl_dependency_t){.before = before.id - 1, .after = after.id - 1, .distance = distance};
   p->dependencies.count++;
+  p->orders_checked = false;
   p->goes_back |= distance == 0 && before.id >= after.id;
   return ovl_accept(p);
 }
@@ -209,7 +225,7 @@ uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p) {
 
 static int build(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
   const ovl_pipeline_options_t *o = &p->options;
-  const ovl_description_t d = description_of(p);
+  const ovl_description_t d = ovl_pipeline_describe(p);
   const ovl_executor_options_t options = {.pipeline = p,
                                           .stages = p->stage_hooks.items,
                                           .lanes = p->lane_hooks.items,
@@ -268,3 +284,14 @@ int ovl_pipeline_freeze(ovl_pipeline_t *p) {
     throw_away(p, plan, &executor);
   return 0;
 }
+
+int ovl_pipeline_get_plan(ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t **plan) {
+  memset(own, 0, sizeof *own);
+  *plan = atomic_load(&p->frozen) ? p->plan : own;
+  if (*plan != own)
+    return 0;
+  const ovl_description_t d = ovl_pipeline_describe(p);
+  return ovl_plan_init(own, &d, &p->memory);
+}
+
+void ovl_pipeline_put_plan(ovl_pipeline_t *p, ovl_plan_t *own) { ovl_plan_finish(own, &p->memory); }

@@ -104,6 +104,13 @@ static void free_vector(ovl_pipeline_t *p, ovl_vector_t *vector) {
   ovl_memory_free(&p->memory, vector->items);
 }
 
+static void free_orders(ovl_pipeline_t *p) {
+  ovl_order_list_t *lists = p->lane_orders.items;
+  for (uint32_t l = 0; l < p->lane_orders.count; l++)
+    ovl_memory_free(&p->memory, lists[l].refs);
+  free_vector(p, &p->lane_orders);
+}
+
 static void free_names(ovl_pipeline_t *p, ovl_vector_t *names) {
   for (uint32_t i = 0; i < names->count; i++)
     ovl_memory_free(&p->memory, ((char **)names->items)[i]);
@@ -112,6 +119,7 @@ static void free_names(ovl_pipeline_t *p, ovl_vector_t *names) {
 
 void ovl_pipeline_free(ovl_pipeline_t *p) {
   const ovl_memory_t memory = p->memory;
+  ovl_pipeline_drop_orders(p);
   if (atomic_load(&p->frozen)) {
     ovl_executor_finish(&p->exec);
     ovl_plan_finish(p->plan, &memory);
@@ -120,9 +128,11 @@ void ovl_pipeline_free(ovl_pipeline_t *p) {
   free_vector(p, &p->lane_descs);
   free_vector(p, &p->lane_hooks);
   free_names(p, &p->lane_names);
+  free_orders(p);
   free_vector(p, &p->stage_descs);
   free_vector(p, &p->stage_hooks);
   free_names(p, &p->stage_names);
+  free_vector(p, &p->stage_costs);
   free_vector(p, &p->dependencies);
   ovl_memory_free(&memory, p);
 }

@@ -10,6 +10,13 @@
 #include "exec/executor.h"
 #include "ovl.h"
 #include "plan/plan.h"
+#include "sim/orders.h"
+
+/* A stage's cost hint. */
+typedef struct ovl_stage_cost {
+  uint64_t ns;
+  ovl_cost_cb call;
+} ovl_stage_cost_t;
 
 /* An array that grows; `size` is that of one item. */
 typedef struct ovl_vector {
@@ -21,19 +28,27 @@ struct ovl_pipeline {
   ovl_memory_t memory;
   ovl_pipeline_options_t options; /* the caller's, completed to this library's size */
 
-  /* Describing: one thread at a time, until frozen. Vectors of one line have equal counts. */
-  ovl_vector_t lane_descs, lane_hooks, lane_names;    /* ovl_lane_desc_t, ovl_lane_hooks_t, char * */
-  ovl_vector_t stage_descs, stage_hooks, stage_names; /* ovl_stage_desc_t, ovl_stage_hooks_t, char * */
-  ovl_vector_t dependencies;                          /* ovl_dependency_t */
-  bool goes_back; /* a dependency of distance 0 leads to an earlier stage */
+  /* Describing: one thread at a time, until frozen. Those of lanes have equal counts, and so have those of stages. */
+  ovl_vector_t lane_descs;   /* ovl_lane_desc_t */
+  ovl_vector_t lane_hooks;   /* ovl_lane_hooks_t */
+  ovl_vector_t lane_names;   /* char * */
+  ovl_vector_t lane_orders;  /* ovl_order_list_t: given explicitly; count 0: none. Changes between runs too */
+  ovl_vector_t stage_descs;  /* ovl_stage_desc_t */
+  ovl_vector_t stage_hooks;  /* ovl_stage_hooks_t */
+  ovl_vector_t stage_names;  /* char * */
+  ovl_vector_t stage_costs;  /* ovl_stage_cost_t */
+  ovl_vector_t dependencies; /* ovl_dependency_t */
+  bool goes_back;            /* a dependency of distance 0 leads to an earlier stage */
   char error[512];
 
   /* Set by the first run or submit, with the lock held, and constant from then on. */
   atomic_bool frozen;
   ovl_plan_t *plan;
 
-  ovl_mode_t mode;     /* of the next run; like the description, one thread at a time */
-  ovl_close_cb closed; /* loop thread: what the close that waits for the end of a run is to call */
+  ovl_orders_t *orders; /* of fixed lanes, for counted runs; NULL until one needs it. As the mode below */
+  bool orders_checked;  /* the explicit ones can be kept */
+  ovl_mode_t mode;      /* of the next run; like the description, one thread at a time */
+  ovl_close_cb closed;  /* loop thread: what the close that waits for the end of a run is to call */
   ovl_executor_t exec;
 };
 
@@ -57,6 +72,28 @@ uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p);
 /* The last call's reason in words; returns `code` for `return ovl_refuse(...)`. */
 int ovl_refuse(ovl_pipeline_t *p, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int ovl_accept(ovl_pipeline_t *p); /* the last call succeeded: 0 */
+
+/* The description as it stands. */
+ovl_description_t ovl_pipeline_describe(const ovl_pipeline_t *p);
+
+/* The frozen plan, or one made for the caller in *own, which is to be given to ovl_pipeline_put_plan. */
+int ovl_pipeline_get_plan(ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t **plan);
+void ovl_pipeline_put_plan(ovl_pipeline_t *p, ovl_plan_t *own);
+
+/* order.c: how long an op is expected to take (context: the pipeline), and whether any hint is a callback. */
+uint64_t ovl_pipeline_cost(void *context, const ovl_op_t *op);
+bool ovl_pipeline_cost_calls(const ovl_pipeline_t *p);
+
+/* Makes *orders for a run of `microbatches` on the plan, checked. Its simulation's ops are bound to p. */
+int ovl_pipeline_make_orders(ovl_pipeline_t *p, const char *call, const ovl_plan_t *plan,
+                             uint64_t microbatches, ovl_orders_t *orders);
+
+/* Where the run that is to start takes the order of its fixed lanes from. */
+int ovl_pipeline_prepare_order(ovl_pipeline_t *p, const char *call, uint64_t microbatches,
+                               ovl_order_source_t *source);
+
+void ovl_pipeline_bind_core(ovl_pipeline_t *p, ovl_core_t *core);
+void ovl_pipeline_drop_orders(ovl_pipeline_t *p);
 
 /* run.c: what the executor calls back. */
 void ovl_pipeline_on_fault(ovl_pipeline_t *p, const ovl_fault_t *fault);

@@ -45,7 +45,11 @@ static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t 
   int r = ovl_pipeline_freeze(p);
   if (r != 0)
     return r;
-  r = ovl_exec_launch(&p->exec, loop, p->mode, microbatches, done, status_out);
+  ovl_order_source_t order;
+  r = ovl_pipeline_prepare_order(p, call, microbatches, &order);
+  if (r != 0)
+    return r;
+  r = ovl_exec_launch(&p->exec, loop, p->mode, microbatches, &order, done, status_out);
   if (r == 0)
     return ovl_accept(p);
   return ovl_refuse(p, r, "%s: %s", call,

@@ -89,8 +89,25 @@ static uint32_t count_ops(const ovl_core_t *core, uint32_t lane, ovl_op_state_t 
   return count;
 }
 
+static const char *check_turn(const ovl_core_t *core, const ovl_core_lane_t *lane, uint32_t index) {
+  REQUIRE(lane->ready == count_ops(core, index, OVL_OP_READY), "a fixed lane's count of ready ops is wrong");
+  REQUIRE(lane->unstarted == lane->ready + count_ops(core, index, OVL_OP_WAITING),
+          "a fixed lane's count of unstarted ops is wrong");
+  REQUIRE(!lane->exhausted || lane->unstarted == 0, "a fixed lane has ops left and none has a turn");
+  if (lane->head == NULL)
+    return NULL;
+  REQUIRE(lane->head->state == OVL_OP_READY && ovl_core_op_lane(lane->head) == index,
+          "a fixed lane's head is not a ready op of it");
+  REQUIRE(lane->head->pub.microbatch == lane->turn.microbatch &&
+              ovl_core_op_stage(lane->head) == lane->turn.stage,
+          "a fixed lane's head is not the op whose turn it is");
+  return NULL;
+}
+
 static const char *check_ready_list(const ovl_core_t *core, uint32_t index) {
   const ovl_core_lane_t *lane = &core->lanes[index];
+  if (lane->fixed)
+    return check_turn(core, lane, index);
   const ovl_core_op_t *last = NULL;
   uint32_t listed = 0;
   for (const ovl_core_op_t *op = lane->head; op != NULL; last = op, op = op->next) {
@@ -121,8 +138,8 @@ static const char *check_lanes(const ovl_core_t *core) {
     REQUIRE(lane->running == count_ops(core, l, OVL_OP_RUNNING), "a lane's count of running ops is wrong");
     REQUIRE(lane->running <= width, "a lane runs more ops than its width");
     REQUIRE(lane->free_count == width - lane->running, "a lane's places and its running ops disagree");
-    REQUIRE(lane->startable == (lane->ready < may ? lane->ready : may),
-            "a lane's count of startable ops is wrong");
+    uint32_t ready = lane->fixed ? lane->head != NULL : lane->ready;
+    REQUIRE(lane->startable == (ready < may ? ready : may), "a lane's count of startable ops is wrong");
     bool bit = (core->lane_bits[core->plan->lanes[l].kind][l / 64] >> (l % 64)) & 1;
     REQUIRE(bit == (lane->startable > 0), "a lane's startable bit is wrong");
     startable[core->plan->lanes[l].kind] += lane->startable;
@@ -139,8 +156,8 @@ static const char *check_lanes(const ovl_core_t *core) {
 /* As long as the run is not over there must be a way on: an op that runs or could start, a report that is
  * owed, or an item that has yet to come. */
 static const char *check_way_on(const ovl_core_t *core) {
-  if (!core->active || ovl_core_over(core))
-    return NULL;
+  if (!core->active || ovl_core_over(core) || core->order.next != NULL)
+    return NULL; /* an order from outside may contradict the dependencies: its source finds that out */
   bool held = false, reports = false;
   for (uint32_t l = 0; l < core->plan->lane_count; l++)
     held |= core->lanes[l].held;

@@ -102,6 +102,7 @@ static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t
   op->pub.status = 0;
   op->state = OVL_OP_WAITING;
   op->bound = bound;
+  core->lanes[ovl_core_op_lane(op)].unstarted++;
   count_waits(core, op, slot, stage);
 }
 
@@ -203,9 +204,11 @@ static void op_ended(ovl_core_t *core, ovl_core_op_t *op) {
 
 static void op_skipped(ovl_core_t *core, ovl_core_op_t *op) {
   ovl_core_op_slot(core, op)->unstarted--;
+  core->lanes[ovl_core_op_lane(op)].unstarted--;
   core->tally.skipped++;
   core->tally.stages[ovl_core_op_stage(op)].skipped++;
   op_ended(core, op);
+  ovl_turn_refresh(core, ovl_core_op_lane(op));
 }
 
 /* Follows up on whatever has changed until nothing more follows. */
@@ -230,8 +233,8 @@ static void skip_ready(ovl_core_t *core, ovl_core_slot_t *slot) {
   for (uint32_t s = 0; s < core->plan->stage_count; s++) {
     ovl_core_op_t *op = op_at(core, index, s);
     if (op->state == OVL_OP_READY && !runs_anyway(core, op)) {
-      ovl_lane_remove(core, op);
       op->state = OVL_OP_WAITING;
+      ovl_lane_remove(core, op);
       push_skip(core, op);
     }
   }
@@ -248,6 +251,8 @@ static void stop(ovl_core_t *core) {
         (ovl_fault_t){.status = OVL_ECANCELED, .stage = OVL_NO_STAGE, .microbatch = slot->microbatch};
     skip_ready(core, slot);
   }
+  for (uint32_t l = 0; l < core->plan->lane_count; l++)
+    ovl_turn_refresh(core, l); /* it may have been waiting for a microbatch that will never come */
 }
 
 static void fail_slot(ovl_core_t *core, ovl_core_slot_t *slot, ovl_fault_t fault) {
@@ -321,10 +326,14 @@ static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
 
 /* ---- events ---------------------------------------------------------------------------------------- */
 
+void ovl_core_set_order(ovl_core_t *core, const ovl_order_source_t *order) { core->order = *order; }
+
 void ovl_core_begin(ovl_core_t *core, ovl_mode_t mode, uint64_t count, uint64_t now) {
   ovl_core_reset(core);
   core->graph = &core->plan->graphs[mode];
   core->count = count;
+  for (uint32_t l = 0; l < core->plan->lane_count; l++)
+    ovl_turn_begin(core, l, mode);
   core->active = true;
   core->now = core->started = now;
   core->tally.bound = core->tally.roles_since = now;
@@ -360,6 +369,7 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   op->pub.status = slot->fault.status;
   op->place = lane->free[--lane->free_count];
   slot->unstarted--;
+  lane->unstarted--;
   lane->running++;
   core->running++;
   ovl_lane_remove(core, op);

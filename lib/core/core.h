@@ -75,9 +75,34 @@ typedef struct ovl_core_slot {
   struct ovl_core_slot *next_ended, *next_tell;
 } ovl_core_slot_t;
 
+/* An op by its numbers. */
+typedef struct ovl_op_ref {
+  uint64_t microbatch;
+  uint32_t stage;
+} ovl_op_ref_t;
+
+struct ovl_core;
+
+/* Where the order of fixed lanes comes from. `next` gives the op that follows on the lane, false after the
+ * last one; it is called once for each op, as a rule when the one before it has started. */
+typedef struct ovl_order_source {
+  bool (*next)(void *context, struct ovl_core *core, uint32_t lane, ovl_op_ref_t *ref);
+  void *context;
+  const bool *loose; /* by lane: not 0 for a fixed lane that this run orders by readiness; NULL: none */
+} ovl_order_source_t;
+
 typedef struct ovl_core_lane {
   ovl_core_op_t *head, *tail; /* ready ops: first ready first, ties by microbatch, then stage */
   uint32_t ready, running;
+
+  /* A fixed lane keeps no list: head is the op whose turn it is, once that is ready. */
+  bool fixed;
+  bool exhausted;      /* no op has a turn any more */
+  ovl_op_ref_t turn;   /* whose turn it is */
+  uint64_t microbatch; /* of the order microbatch by microbatch: where it stands */
+  uint32_t place_in_microbatch;
+  uint32_t unstarted; /* ops of admitted microbatches WAITING or READY */
+
   uint32_t startable; /* its part of ovl_core_t.startable */
   bool held;          /* the driver lets nothing start on it */
   uint32_t free_count;
@@ -104,6 +129,7 @@ typedef struct ovl_core {
   const ovl_graph_t *graph; /* the mode's */
   ovl_memory_t memory;
   ovl_core_options_t options;
+  ovl_order_source_t order;
   ovl_core_op_t *ops; /* [slot][stage] */
   ovl_core_slot_t *slots;
   ovl_core_lane_t *lanes;
@@ -142,6 +168,17 @@ typedef struct ovl_core {
 int ovl_core_init(ovl_core_t *core, const ovl_plan_t *plan, const ovl_core_options_t *options,
                   const ovl_memory_t *memory);
 void ovl_core_finish(ovl_core_t *core);
+
+/* Gives every op what its callbacks see: the pipeline, and its stage's data. */
+void ovl_core_bind(ovl_core_t *core, ovl_pipeline_t *pipeline, void *(*data_of)(const void *, uint32_t stage),
+                   const void *context);
+
+/* Where the next runs take the order of fixed lanes from; all 0: microbatch by microbatch. Serial runs have
+ * an order of their own. */
+void ovl_core_set_order(ovl_core_t *core, const ovl_order_source_t *order);
+
+/* The order microbatch by microbatch, for sources that use it for some lanes. */
+bool ovl_core_next_in_microbatch(ovl_core_t *core, uint32_t lane, ovl_op_ref_t *ref);
 
 /* Starts a run of `count` microbatches, or OVL_STREAMING. */
 void ovl_core_begin(ovl_core_t *core, ovl_mode_t mode, uint64_t count, uint64_t now);

@@ -16,6 +16,11 @@ static bool goes_before(const ovl_core_op_t *a, const ovl_core_op_t *b) {
 
 void ovl_lane_push(ovl_core_t *core, ovl_core_op_t *op) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  lane->ready++;
+  if (lane->fixed) {
+    ovl_turn_refresh(core, ovl_core_op_lane(op));
+    return;
+  }
   ovl_core_op_t *after = lane->tail; /* instants only rise, so the place is at or near the end */
   while (after != NULL && goes_before(op, after))
     after = after->prev;
@@ -23,16 +28,19 @@ void ovl_lane_push(ovl_core_t *core, ovl_core_op_t *op) {
   op->next = after != NULL ? after->next : lane->head;
   *(after != NULL ? &after->next : &lane->head) = op;
   *(op->next != NULL ? &op->next->prev : &lane->tail) = op;
-  lane->ready++;
   ovl_lane_update(core, ovl_core_op_lane(op));
 }
 
 void ovl_lane_remove(ovl_core_t *core, ovl_core_op_t *op) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  lane->ready--;
+  if (lane->fixed) {
+    ovl_turn_refresh(core, ovl_core_op_lane(op));
+    return;
+  }
   *(op->prev != NULL ? &op->prev->next : &lane->head) = op->next;
   *(op->next != NULL ? &op->next->prev : &lane->tail) = op->prev;
   op->prev = op->next = NULL;
-  lane->ready--;
   ovl_lane_update(core, ovl_core_op_lane(op));
 }
 
@@ -40,8 +48,9 @@ void ovl_lane_update(ovl_core_t *core, uint32_t index) {
   ovl_core_lane_t *lane = &core->lanes[index];
   ovl_lane_kind_t kind = core->plan->lanes[index].kind;
   uint32_t startable = lane->held ? 0 : lane->free_count;
-  if (lane->ready < startable)
-    startable = lane->ready;
+  uint32_t ready = lane->fixed ? lane->head != NULL : lane->ready;
+  if (ready < startable)
+    startable = ready;
   core->startable[kind] += startable - lane->startable;
   lane->startable = startable;
   uint64_t bit = UINT64_C(1) << (index % 64), *word = &core->lane_bits[kind][index / 64];

@@ -10,6 +10,11 @@
 void ovl_lane_push(ovl_core_t *core, ovl_core_op_t *op);
 void ovl_lane_remove(ovl_core_t *core, ovl_core_op_t *op);
 
+/* Turns on fixed lanes (turns.c): set up for a run; and whose turn it is found anew after an op has started,
+ * was skipped, or will never come. No effect on other lanes. */
+void ovl_turn_begin(ovl_core_t *core, uint32_t lane, ovl_mode_t mode);
+void ovl_turn_refresh(ovl_core_t *core, uint32_t lane);
+
 /* Brings the counts of what can start up to date after the lane has changed. */
 void ovl_lane_update(ovl_core_t *core, uint32_t lane);
 

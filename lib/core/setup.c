@@ -16,6 +16,15 @@ static void ops_init(ovl_core_t *core) {
     }
 }
 
+void ovl_core_bind(ovl_core_t *core, ovl_pipeline_t *pipeline, void *(*data_of)(const void *, uint32_t stage),
+                   const void *context) {
+  for (size_t i = 0; i < (size_t)core->plan->window * core->plan->stage_count; i++) {
+    ovl_core_op_t *op = &core->ops[i];
+    op->pub.pipeline = pipeline;
+    op->pub.data = data_of(context, ovl_core_op_stage(op));
+  }
+}
+
 static int lane_init(ovl_core_lane_t *lane, uint32_t width, const ovl_memory_t *memory) {
   lane->free = ovl_memory_array(memory, width, sizeof *lane->free);
   lane->place_bound = ovl_memory_array(memory, width, sizeof *lane->place_bound);
@@ -68,6 +77,7 @@ int ovl_core_init(ovl_core_t *core, const ovl_plan_t *plan, const ovl_core_optio
     return r;
   }
   ops_init(core);
+  ovl_core_reset(core);
   return 0;
 }
 
@@ -90,7 +100,7 @@ void ovl_core_finish(ovl_core_t *core) {
 
 static void lane_reset(ovl_core_lane_t *lane, uint32_t width) {
   lane->head = lane->tail = NULL;
-  lane->ready = lane->running = lane->startable = 0;
+  lane->ready = lane->running = lane->startable = lane->unstarted = 0;
   lane->held = false;
   lane->free_count = width;
   for (uint32_t place = 0; place < width; place++) {

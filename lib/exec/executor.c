@@ -33,12 +33,8 @@ static uint64_t effective_spin(uint64_t spin_ns) {
   return spin_ns < MOST_SPIN_NS ? spin_ns : MOST_SPIN_NS;
 }
 
-static void bind_ops(ovl_executor_t *x) {
-  for (size_t i = 0; i < (size_t)x->core.plan->window * x->core.plan->stage_count; i++) {
-    ovl_core_op_t *op = &x->core.ops[i];
-    op->pub.pipeline = x->pipeline;
-    op->pub.data = x->stage_hooks[ovl_core_op_stage(op)].data;
-  }
+static void *data_of(const void *context, uint32_t stage) {
+  return ((const ovl_executor_t *)context)->stage_hooks[stage].data;
 }
 
 static void note_hooks(ovl_executor_t *x) {
@@ -76,7 +72,7 @@ int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_execu
     ovl_executor_finish(x);
     return r;
   }
-  bind_ops(x);
+  ovl_core_bind(&x->core, x->pipeline, data_of, x);
   note_hooks(x);
   return 0;
 }
@@ -135,7 +131,7 @@ static void begin(ovl_executor_t *x, ovl_mode_t mode, uint64_t microbatches) {
 }
 
 int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_t microbatches,
-                    ovl_pipeline_cb done, int *status_out) {
+                    const ovl_order_source_t *order, ovl_pipeline_cb done, int *status_out) {
   ovl_clock_t clock;
   ovl_process_watch_exit();
   ovl_clock_init(&clock);
@@ -152,6 +148,7 @@ int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_
   reset(x);
   x->done = done;
   x->status_out = status_out;
+  ovl_core_set_order(&x->core, order);
   x->phase = OVL_EXEC_RUNNING;
   begin(x, mode, microbatches);
   ovl_unlock(&x->lock);

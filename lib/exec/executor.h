@@ -187,7 +187,7 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh);
 
 /* Loop thread. 0, OVL_EBUSY, OVL_EITEMS, or what uv_async_init returns. status_out may be NULL. */
 int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_t microbatches,
-                    ovl_pipeline_cb done, int *status_out);
+                    const ovl_order_source_t *order, ovl_pipeline_cb done, int *status_out);
 
 /* The lock is the one thing of a const executor that a reader changes. */
 static inline ovl_lock_t *ovl_exec_lock_of(const ovl_executor_t *x) {

@@ -172,6 +172,24 @@ static int serial_graph_init(ovl_plan_t *plan, const ovl_memory_t *memory) {
   return r;
 }
 
+/* The stages of each lane, in the order in which a microbatch can go through them. */
+static int lane_stages_init(ovl_plan_t *plan, const ovl_memory_t *memory) {
+  plan->lane_first = ovl_memory_array(memory, (size_t)plan->lane_count + 1, sizeof *plan->lane_first);
+  plan->lane_stages = ovl_memory_array(memory, plan->stage_count, sizeof *plan->lane_stages);
+  uint32_t *next = ovl_memory_array(memory, plan->lane_count, sizeof *next);
+  bool whole = plan->lane_first != NULL && plan->lane_stages != NULL && next != NULL;
+  for (uint32_t s = 0; whole && s < plan->stage_count; s++)
+    plan->lane_first[plan->stages[s].lane + 1]++;
+  for (uint32_t l = 0; whole && l < plan->lane_count; l++) {
+    next[l] = plan->lane_first[l];
+    plan->lane_first[l + 1] += plan->lane_first[l];
+  }
+  for (uint32_t k = 0; whole && k < plan->stage_count; k++)
+    plan->lane_stages[next[plan->stages[plan->order[k]].lane]++] = plan->order[k];
+  ovl_memory_free(memory, next);
+  return whole ? 0 : OVL_ENOMEM;
+}
+
 /* No more than `window` ops of each of its stages can be on a lane at once. */
 static void cut_widths(ovl_plan_t *plan, const ovl_description_t *d) {
   for (uint32_t l = 0; l < d->lane_count; l++) {
@@ -206,6 +224,8 @@ int ovl_plan_init(ovl_plan_t *plan, const ovl_description_t *d, const ovl_memory
   if (r == 0)
     r = order_init(plan, memory);
   if (r == 0)
+    r = lane_stages_init(plan, memory);
+  if (r == 0)
     r = serial_graph_init(plan, memory);
   if (r != 0)
     ovl_plan_finish(plan, memory);
@@ -219,6 +239,8 @@ void ovl_plan_finish(ovl_plan_t *plan, const ovl_memory_t *memory) {
   }
   ovl_memory_free(memory, plan->lanes);
   ovl_memory_free(memory, plan->stages);
+  ovl_memory_free(memory, plan->lane_first);
+  ovl_memory_free(memory, plan->lane_stages);
   ovl_memory_free(memory, plan->order);
   memset(plan, 0, sizeof *plan);
 }

@@ -16,6 +16,7 @@ typedef struct ovl_lane_desc {
   uint32_t width;
   ovl_lane_kind_t kind;
   ovl_role_t role;
+  bool fixed; /* OVL_ORDER_FIXED; its width is 1 */
 } ovl_lane_desc_t;
 
 typedef struct ovl_stage_desc {
@@ -69,6 +70,8 @@ typedef struct ovl_plan {
   uint32_t window;
   ovl_lane_desc_t *lanes; /* widths cut to what the window and the lane's stages can use */
   ovl_stage_desc_t *stages;
+  uint32_t *lane_first; /* lane_stages[lane_first[l]] .. are the stages of lane l, in the order of `order` */
+  uint32_t *lane_stages;
   uint32_t *order;       /* all stages, every one after those that it waits for within a microbatch */
   ovl_graph_t graphs[2]; /* by ovl_mode_t; the serial one is a chain along `order` */
 } ovl_plan_t;

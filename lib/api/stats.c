@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* The public calls that ask for statistics: of the last run, or a snapshot of the one in flight. */
+#include "observe/stats.h"
+
+#include "api/options.h"
+#include "api/pipeline.h"
+
+static uint64_t elapsed(const ovl_executor_t *x) {
+  if (x->phase != OVL_EXEC_RUNNING)
+    return x->elapsed;
+  uint64_t now = ovl_clock_now(&x->clock);
+  return (now > x->core.now ? now : x->core.now) - x->core.started;
+}
+
+static void read_run(const ovl_executor_t *x, ovl_stats_t *s) {
+  ovl_lock(ovl_exec_lock_of(x));
+  ovl_stats_of_core(&x->core, elapsed(x), s);
+  s->pool_width = x->crew.size;
+  s->pool_peak = x->crew.peak;
+  if (x->core.options.statistics) {
+    s->pool_wait_ns = x->crew.wait_ns;
+    s->loop_longest_ns = x->loop_longest;
+  }
+  s->finding = ovl_stats_finding(&x->core, s);
+  ovl_unlock(ovl_exec_lock_of(x));
+}
+
+int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats) {
+  if (p == NULL || stats == NULL)
+    return OVL_EINVAL;
+  ovl_stats_t s;
+  ovl_stats_init(&s);
+  s.finding = "";
+  if (atomic_load(&p->frozen))
+    read_run(&p->exec, &s);
+  return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stats_t, microbatches));
+}
+
+int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_stats_t *stats) {
+  if (p == NULL || stats == NULL)
+    return OVL_EINVAL;
+  if (lane.id == 0 || lane.id > p->lane_descs.count)
+    return OVL_ENOLANE;
+  ovl_lane_stats_t s;
+  ovl_lane_stats_init(&s);
+  if (atomic_load(&p->frozen)) {
+    ovl_lock(ovl_exec_lock_of(&p->exec));
+    ovl_stats_of_lane(&p->exec.core, lane.id - 1, elapsed(&p->exec), &s);
+    ovl_unlock(ovl_exec_lock_of(&p->exec));
+  }
+  return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_lane_stats_t, ops));
+}
+
+int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_stage_stats_t *stats) {
+  if (p == NULL || stats == NULL)
+    return OVL_EINVAL;
+  if (stage.id == 0 || stage.id > p->stage_descs.count)
+    return OVL_ENOSTAGE;
+  ovl_stage_stats_t s;
+  ovl_stage_stats_init(&s);
+  if (atomic_load(&p->frozen)) {
+    ovl_lock(ovl_exec_lock_of(&p->exec));
+    ovl_stats_of_stage(&p->exec.core, stage.id - 1, &s);
+    ovl_unlock(ovl_exec_lock_of(&p->exec));
+  }
+  return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stage_stats_t, ops));
+}

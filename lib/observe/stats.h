@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* A core's tally as the statistics that a user sees, for real and for simulated runs alike. */
+#ifndef OVL_OBSERVE_STATS_H
+#define OVL_OBSERVE_STATS_H
+
+#include "core/core.h"
+#include "ovl/stats.h"
+
+/* What the core knows; `elapsed` in nanoseconds. The rest of *stats is 0, finding "". */
+void ovl_stats_of_core(const ovl_core_t *core, uint64_t elapsed, ovl_stats_t *stats);
+void ovl_stats_of_lane(const ovl_core_t *core, uint32_t lane, uint64_t elapsed, ovl_lane_stats_t *stats);
+void ovl_stats_of_stage(const ovl_core_t *core, uint32_t stage, ovl_stage_stats_t *stats);
+
+/* Why overlap was asked for and not had, by the figures in *stats; "" if it was had. */
+const char *ovl_stats_finding(const ovl_core_t *core, const ovl_stats_t *stats);
+
+#endif
