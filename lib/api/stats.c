@@ -12,6 +12,13 @@ static uint64_t elapsed(const ovl_executor_t *x) {
   return (now > x->core.now ? now : x->core.now) - x->core.started;
 }
 
+/* Of a run in flight as it shows so far. */
+static double correction(const ovl_executor_t *x) {
+  if (x->phase == OVL_EXEC_RUNNING)
+    return ovl_clock_correction(&x->clock);
+  return x->elapsed > 0 ? x->correction : 1.0;
+}
+
 static void read_run(const ovl_executor_t *x, ovl_stats_t *s) {
   ovl_lock(ovl_exec_lock_of(x));
   ovl_stats_of_core(&x->core, elapsed(x), s);
@@ -21,6 +28,7 @@ static void read_run(const ovl_executor_t *x, ovl_stats_t *s) {
     s->pool_wait_ns = x->crew.wait_ns;
     s->loop_longest_ns = x->loop_longest;
   }
+  ovl_stats_scale(s, correction(x));
   s->finding = ovl_stats_finding(&x->core, s);
   ovl_unlock(ovl_exec_lock_of(x));
 }
@@ -46,6 +54,7 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
   if (atomic_load(&p->frozen)) {
     ovl_lock(ovl_exec_lock_of(&p->exec));
     ovl_stats_of_lane(&p->exec.core, lane.id - 1, elapsed(&p->exec), &s);
+    ovl_stats_scale_lane(&s, correction(&p->exec));
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_lane_stats_t, ops));
@@ -61,6 +70,7 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
   if (atomic_load(&p->frozen)) {
     ovl_lock(ovl_exec_lock_of(&p->exec));
     ovl_stats_of_stage(&p->exec.core, stage.id - 1, &s);
+    ovl_stats_scale_stage(&s, correction(&p->exec));
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stage_stats_t, ops));

@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-enum { FIRST_NS = 200000, DRIFT_NS = 1000000 };
+enum { FIRST_NS = 200000, DRIFT_NS = 1000000, LEAST_CORRECTED_NS = 1000000 };
 
 /* Where the measuring of the rate began. Written once, under uv_once. */
 static uint64_t anchor, anchor_ns;
@@ -54,12 +54,23 @@ static void drop_anchor(void) {
 
 void ovl_clock_init(ovl_clock_t *clock) {
   uv_once(&anchored, drop_anchor);
-  clock->counter = atomic_load(&trusted);
   read_both(&clock->base_ns, &clock->base);
-  if (!clock->counter || clock->base <= anchor)
+  clock->counter = atomic_load(&trusted) && clock->base > anchor;
+  if (!clock->counter)
     return;
   double rate = (double)(clock->base_ns - anchor_ns) / (double)(clock->base - anchor);
   clock->scale = (uint64_t)(rate * 4294967296.0);
+}
+
+double ovl_clock_correction(const ovl_clock_t *clock) {
+  uint64_t ns = 0, counter = 0;
+  if (!clock->counter)
+    return 1.0;
+  read_both(&ns, &counter);
+  uint64_t counted = ovl_clock_at(clock, counter) - clock->base_ns, real = ns - clock->base_ns;
+  if (counter <= clock->base || real < LEAST_CORRECTED_NS || counted == 0)
+    return 1.0;
+  return (double)real / (double)counted;
 }
 
 void ovl_clock_verify(const ovl_clock_t *clock) {

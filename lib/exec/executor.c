@@ -167,6 +167,7 @@ bool ovl_exec_in_flight(ovl_executor_t *x) {
 void ovl_exec_begin_close(ovl_executor_t *x) {
   x->phase = OVL_EXEC_CLOSING;
   x->elapsed = x->core.now - x->core.started;
+  x->correction = ovl_clock_correction(&x->clock);
   ovl_crew_dismiss(x);
 }
 

@@ -53,6 +53,7 @@ typedef struct ovl_runner {
   struct ovl_runner *next_parked;
   uint32_t lane;     /* of its last op */
   uint64_t since;    /* its turn began */
+  uint64_t turn_ns;  /* how long it may last */
   uint64_t leave_at; /* its relief is queued: it leaves at the first op boundary after this; 0: no relief */
   bool asked;        /* wants the loop to queue a relief */
   struct ovl_runner *relief_of; /* whom it is to relieve, until it has a thread */
@@ -148,6 +149,7 @@ typedef struct ovl_executor {
   uint32_t faults_seen;  /* of core.faults */
   bool room_wanted;      /* a submit was refused: on_room is owed */
   uint64_t elapsed;      /* of the last run */
+  double correction;     /* for all of its times, see ovl_clock_correction */
   uint64_t loop_longest; /* callback on a loop lane */
 
   ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */

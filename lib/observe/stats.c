@@ -46,6 +46,32 @@ void ovl_stats_of_stage(const ovl_core_t *core, uint32_t stage, ovl_stage_stats_
   s->mean_ns = ratio(t->total, t->ops);
 }
 
+/* ---- scaling ------------------------------------------------------------------------------------------------- */
+
+static void scale(uint64_t *time, double by) { *time = (uint64_t)((double)*time * by); }
+
+void ovl_stats_scale(ovl_stats_t *s, double by) {
+  scale(&s->elapsed_ns, by);
+  scale(&s->work_ns, by);
+  scale(&s->bound_ns, by);
+  scale(&s->hidden_ns, by);
+  scale(&s->exposed_ns, by);
+  scale(&s->pool_wait_ns, by);
+  scale(&s->loop_longest_ns, by);
+}
+
+void ovl_stats_scale_lane(ovl_lane_stats_t *s, double by) {
+  scale(&s->busy_ns, by);
+  scale(&s->elapsed_ns, by);
+}
+
+void ovl_stats_scale_stage(ovl_stage_stats_t *s, double by) {
+  scale(&s->total_ns, by);
+  scale(&s->min_ns, by);
+  scale(&s->max_ns, by);
+  s->mean_ns *= by;
+}
+
 /* ---- findings ------------------------------------------------------------------------------------------------ */
 
 /* A cause counts when it took more than a tenth of the run, and more than waking a thread takes. */

@@ -11,6 +11,11 @@ void ovl_stats_of_core(const ovl_core_t *core, uint64_t elapsed, ovl_stats_t *st
 void ovl_stats_of_lane(const ovl_core_t *core, uint32_t lane, uint64_t elapsed, ovl_lane_stats_t *stats);
 void ovl_stats_of_stage(const ovl_core_t *core, uint32_t stage, ovl_stage_stats_t *stats);
 
+/* Multiplies all times by `by`, which keeps every order between them. */
+void ovl_stats_scale(ovl_stats_t *stats, double by);
+void ovl_stats_scale_lane(ovl_lane_stats_t *stats, double by);
+void ovl_stats_scale_stage(ovl_stage_stats_t *stats, double by);
+
 /* Why overlap was asked for and not had, by the figures in *stats; "" if it was had. */
 const char *ovl_stats_finding(const ovl_core_t *core, const ovl_stats_t *stats);
 
