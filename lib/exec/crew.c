@@ -9,8 +9,9 @@
  * A busy runner must not keep its thread for ever either: others have work queued behind it. After TURN_NS it
  * asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets a thread while the
  * one it relieves still has its own, then the pool had a thread to spare and nobody was kept waiting: the
- * relief leaves again. Otherwise the runner leaves GRACE_NS later, at the end of an op, and the relief comes
- * when all that was queued before it has had its turn.
+ * relief leaves again, and the next turn may last twice as long, up to MOST_TURN_NS. Otherwise the runner
+ * leaves GRACE_NS later, at the end of an op, and the relief comes when all that was queued before it has had
+ * its turn.
  *
  *   FREE -> QUEUED -> WORKING <-> SPINNING
  *                     WORKING -> PARKED -> WOKEN -> WORKING
@@ -21,6 +22,7 @@
 #include "exec/process.h"
 
 #define TURN_NS UINT64_C(10000000)
+#define MOST_TURN_NS UINT64_C(80000000)
 #define GRACE_NS UINT64_C(200000)
 #define PARK_NS UINT64_C(2000000)
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
@@ -169,6 +171,7 @@ static bool arrive(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
   set_state(crew, r, OVL_RUNNER_WORKING);
   r->relief_of = NULL;
   r->since = now;
+  r->turn_ns = TURN_NS;
   r->lane = OVL_NO_LANE;
   if (++crew->on_thread > crew->peak && relieved == NULL)
     crew->peak = crew->on_thread;
@@ -176,6 +179,7 @@ static bool arrive(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
     return true;
   drop_relief(crew, relieved);
   relieved->since = now;
+  relieved->turn_ns = relieved->turn_ns < MOST_TURN_NS ? relieved->turn_ns * 2 : MOST_TURN_NS;
   return false;
 }
 
@@ -188,7 +192,7 @@ static void leave(ovl_executor_t *x, ovl_runner_t *r) {
 }
 
 static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
-  if (now < r->since + TURN_NS)
+  if (now < r->since + r->turn_ns)
     return false;
   if (r->leave_at != 0)
     return now >= r->leave_at;

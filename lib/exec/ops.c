@@ -63,9 +63,7 @@ ovl_core_op_t *ovl_exec_next_hook(ovl_executor_t *x) {
 
 /* ---- deadlines ------------------------------------------------------------------------------------------ */
 
-static uint64_t later(uint64_t time, uint64_t by) {
-  return by > UINT64_MAX - time ? UINT64_MAX : time + by;
-}
+static uint64_t later(uint64_t time, uint64_t by) { return by > UINT64_MAX - time ? UINT64_MAX : time + by; }
 
 void ovl_exec_expire(ovl_executor_t *x, uint64_t now) {
   for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next) {
