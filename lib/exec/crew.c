@@ -6,6 +6,9 @@
  * and then gives its thread back, so a run that waits holds no thread for long. Only the loop may queue work,
  * so ready ops that find no runner wake the loop.
  *
+ * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
+ * doubles in no time, and if it has none, others need not wait behind a long row of runners.
+ *
  * A busy runner must not keep its thread for ever either: others have work queued behind it. After TURN_NS it
  * asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets a thread while the
  * one it relieves still has its own, then the pool had a thread to spare and nobody was kept waiting: the
@@ -49,6 +52,11 @@ static uint32_t live(const ovl_crew_t *crew) {
   return crew->count - crew->by_state[OVL_RUNNER_FREE] - crew->by_state[OVL_RUNNER_LEFT] - crew->leaving;
 }
 
+static bool may_queue(const ovl_crew_t *crew) {
+  uint32_t most = crew->on_thread > 2 ? crew->on_thread : 2;
+  return live(crew) < crew->size && crew->by_state[OVL_RUNNER_QUEUED] < most;
+}
+
 /* Time in which work that could start found nobody with a thread. */
 static void account_waiting(ovl_crew_t *crew, bool waiting, uint64_t now) {
   if (waiting && crew->waiting_since == 0)
@@ -79,7 +87,7 @@ void ovl_crew_summon(ovl_executor_t *x, bool self) {
   for (; work > coming && crew->parked != NULL; coming++)
     wake_parked(crew);
   account_waiting(crew, work > coming, x->core.now);
-  if (work > coming + crew->by_state[OVL_RUNNER_QUEUED] && live(crew) < crew->size) {
+  if (work > coming + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew)) {
     crew->short_handed = true;
     if (!x->draining)
       ovl_loop_wake(x);
@@ -111,7 +119,7 @@ static void enlist_missing(ovl_executor_t *x, ovl_runner_t ***tail) {
   ovl_crew_t *crew = &x->crew;
   uint32_t work = work_count(x);
   ovl_runner_t *r;
-  while (work > looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && live(crew) < crew->size &&
+  while (work > looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew) &&
          (r = find_free(crew)) != NULL)
     enlist(crew, r, NULL, tail);
 }
@@ -120,18 +128,21 @@ static void enlist_reliefs(ovl_executor_t *x, ovl_runner_t ***tail) {
   ovl_crew_t *crew = &x->crew;
   uint64_t now = ovl_clock_now(&x->clock);
   for (uint32_t i = 0; i < crew->count && crew->asking > 0; i++) {
-    ovl_runner_t *r = &crew->runners[i], *relief = find_free(crew);
+    ovl_runner_t *r = &crew->runners[i];
     if (!r->asked)
       continue;
     r->asked = false;
     crew->asking--;
-    if (relief == NULL) {
+    bool queued = crew->by_state[OVL_RUNNER_QUEUED] > crew->leaving; /* one that waits takes its place */
+    ovl_runner_t *relief = queued ? NULL : find_free(crew);
+    if (queued || relief != NULL) {
+      r->leave_at = now + GRACE_NS;
+      crew->leaving++;
+    } else {
       r->since = now; /* none to be had: it asks again after another turn */
-      continue;
     }
-    r->leave_at = now + GRACE_NS;
-    crew->leaving++;
-    enlist(crew, relief, r, tail);
+    if (relief != NULL)
+      enlist(crew, relief, r, tail);
   }
 }
 
@@ -299,8 +310,11 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
     poll_if_due(x, now);
     uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, r->lane);
     if (lane != OVL_NO_LANE) {
+      ovl_core_op_t *op = ovl_exec_start_op(x, lane, now);
       r->lane = lane;
-      return ovl_exec_start_op(x, lane, now);
+      if (x->crew.waiting_since != 0)
+        account_waiting(&x->crew, work_count(x) > looking(&x->crew), x->core.now);
+      return op;
     }
     if (!rest(x, r, now))
       return NULL;
@@ -315,7 +329,11 @@ static void runner_main(uv_work_t *work) {
   bool before = ovl_callback_enter();
   ovl_lock(&x->lock);
   uint64_t now = ovl_clock_now(&x->clock);
-  ovl_core_op_t *op = arrive(&x->crew, r, now) ? next_op(x, r, now) : NULL;
+  ovl_core_op_t *op = NULL;
+  if (arrive(&x->crew, r, now)) {
+    ovl_exec_follow_up(x, true); /* one was queued fewer: perhaps there is work for another */
+    op = next_op(x, r, now);
+  }
   while (op != NULL) {
     ovl_unlock(&x->lock);
     int result = ovl_exec_call_op(x, op);

@@ -18,12 +18,17 @@
 
 /* ---- set-up ---------------------------------------------------------------------------------------------- */
 
-/* Ops of pool lanes that can run at once. */
+/* Ops of pool lanes that can run at once. Where stages are a chain, each microbatch has one op on its way. */
 static uint32_t pool_width(const ovl_plan_t *plan) {
   uint64_t width = 0;
+  bool chain = true;
   for (uint32_t l = 0; l < plan->lane_count; l++)
     if (plan->lanes[l].kind == OVL_LANE_POOL)
       width += plan->lanes[l].width;
+  for (uint32_t s = 1; s < plan->stage_count; s++)
+    chain = chain && plan->stages[s].chained;
+  if (chain && plan->window < width)
+    width = plan->window;
   return width < MOST_POOL_THREADS ? (uint32_t)width : MOST_POOL_THREADS;
 }
 
