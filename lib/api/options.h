@@ -9,7 +9,7 @@
  * size. 0; OVL_ESTRUCTSIZE when its size is below `least`, or it has non-zero bytes beyond `known`. */
 int ovl_options_read(void *into, size_t known, const void *from, size_t least);
 
-/* Copies as much of `from` as the caller's struct has room for, and keeps the size there. 0 or OVL_ESTRUCTSIZE. */
+/* Copies as much of `from` as the caller's struct has room for, and keeps the size there. The same codes. */
 int ovl_options_write(void *into, const void *from, size_t known, size_t least);
 
 #endif

@@ -405,7 +405,10 @@ void ovl_core_cancel(ovl_core_t *core, uint64_t now) {
   if (core->first.status == 0)
     core->first =
         (ovl_fault_t){.status = OVL_ECANCELED, .stage = OVL_NO_STAGE, .microbatch = OVL_NO_MICROBATCH};
-  core->tell_cancel |= core->options.tell && !core->stopped;
+  if (core->options.tell && !core->stopped) {
+    core->tell_cancel = true;
+    core->cancel_after = core->tell_tail;
+  }
   if (!core->stopped)
     stop(core);
   settle(core);
@@ -418,7 +421,7 @@ void ovl_core_retire(ovl_core_t *core, ovl_core_slot_t *slot, uint64_t now) {
 }
 
 bool ovl_core_next_fault(ovl_core_t *core, ovl_fault_t *fault, uint64_t now) {
-  if (core->tell_cancel) {
+  if (core->tell_cancel && core->cancel_after == NULL) {
     core->tell_cancel = false;
     *fault = (ovl_fault_t){.status = OVL_ECANCELED, .stage = OVL_NO_STAGE, .microbatch = OVL_NO_MICROBATCH};
     return true;
@@ -426,6 +429,8 @@ bool ovl_core_next_fault(ovl_core_t *core, ovl_fault_t *fault, uint64_t now) {
   ovl_core_slot_t *slot = ovl_tell_pop(core);
   if (slot == NULL)
     return false;
+  if (slot == core->cancel_after)
+    core->cancel_after = NULL;
   *fault = slot->fault;
   slot->tell = false;
   if (slot->state == OVL_SLOT_ENDED && !core->options.report)
@@ -433,7 +438,10 @@ bool ovl_core_next_fault(ovl_core_t *core, ovl_fault_t *fault, uint64_t now) {
   return true;
 }
 
-void ovl_core_leave(ovl_core_t *core) { core->active = core->finished = false; }
+void ovl_core_leave(ovl_core_t *core) {
+  core->active = core->finished = false;
+  core->next = 0; /* items that are given back from now on are the next run's */
+}
 
 bool ovl_core_over(const ovl_core_t *core) {
   if (!core->active || core->in_flight > 0)

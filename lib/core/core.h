@@ -159,7 +159,8 @@ typedef struct ovl_core {
   ovl_core_op_t *skip_head, *skip_tail;
   ovl_core_slot_t *ended_head, *ended_tail; /* to be reported, in the order in which they ended */
   ovl_core_slot_t *tell_head, *tell_tail;   /* faults to be told */
-  bool tell_cancel;                         /* a cancel is to be told */
+  bool tell_cancel;                         /* a cancel is to be told, after */
+  ovl_core_slot_t *cancel_after;            /*   this one of them; NULL: before all */
 
   ovl_tally_t tally;
 } ovl_core_t;

@@ -129,6 +129,7 @@ void ovl_core_reset(ovl_core_t *core) {
   core->next = 0;
   core->next_slot = core->in_flight = core->running = core->faults = 0;
   core->stopped = core->tell_cancel = false;
+  core->cancel_after = NULL;
   core->first = (ovl_fault_t){0};
   core->skip_head = core->skip_tail = NULL;
   core->ended_head = core->ended_tail = core->tell_head = core->tell_tail = NULL;
