@@ -50,7 +50,7 @@ static int refuse_turn(ovl_pipeline_t *p, const char *call, uint32_t lane, ovl_o
 static int check_counts(ovl_pipeline_t *p, const char *call, const ovl_plan_t *plan, uint64_t microbatches) {
   for (uint32_t l = 0; l < plan->lane_count; l++) {
     uint64_t stages = plan->lane_first[l + 1] - plan->lane_first[l], count = given_of(p, l)->count;
-    if (count > 0 && count != microbatches * stages)
+    if (count > 0 && (count / stages != microbatches || count % stages != 0))
       return ovl_refuse(
           p, OVL_EORDER,
           "%s: the order of lane \"%.100s\" has %llu ops, which is not %llu microbatches of %llu", call,
@@ -215,7 +215,7 @@ static int copy_order(ovl_pipeline_t *p, const ovl_op_id_t *order, size_t count,
 /* Do all explicit orders speak of `microbatches`? Then they can be checked together. */
 static bool all_for(const ovl_pipeline_t *p, uint64_t microbatches) {
   for (uint32_t l = 0; l < p->lane_orders.count; l++)
-    if (given_of(p, l)->count > 0 && given_of(p, l)->count != microbatches * stages_on(p, l))
+    if (given_of(p, l)->count > 0 && given_of(p, l)->count / stages_on(p, l) != microbatches)
       return false;
   return true;
 }

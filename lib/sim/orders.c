@@ -41,11 +41,14 @@ static bool plan_next(ovl_orders_t *orders, uint32_t *lane, ovl_op_ref_t *ref) {
 /* Lets the simulation go on until it starts an op on the lane; what it starts on other planned lanes waits in
  * their rings.
  *
- * A ring has room for 2 x window microbatches of its lane's stages. Let all microbatches below R have retired in
- * the run, and some lane ask for more. All that it has given out so far has started, so was admitted: it is below
- * R + window. The simulation has admitted M only once all below M - window have retired in it, so have started on
- * the asking lane, which has given them out: M - window < R + window. And what a ring holds has not started in the
- * run, so is not below R. */
+ * A ring has room for 3 x window microbatches of its lane's stages. Let R be the oldest microbatch that has not
+ * retired in the run.
+ * From above: all that the asking lane has given out so far was admitted in the run, so is below R + window (and if
+ * the run has stopped, what it still looks for is). The simulation has admitted M only once all up to M - window have
+ * retired in it, so have started on the asking lane, which has given them out: M - window < R + window.
+ * From below: a ring begins behind its lane's turn, whose op has not ended in the run, so is of some m >= R. What
+ * comes later in the plan had not started in the simulation when m was already admitted there, so is above m - window.
+ * (It may have retired in the run: skipped, while the turn waited.) */
 static bool plan_until(ovl_orders_t *orders, uint32_t lane) {
   ovl_op_ref_t ref;
   uint32_t on;
@@ -185,7 +188,7 @@ static int lane_init(ovl_orders_t *orders, uint32_t index, const ovl_order_list_
     lane->list = *given;
   if (!lane->planned || orders->from_calls)
     return 0;
-  if (__builtin_mul_overflow(orders->plan->window, 2u, &lane->ring.capacity) ||
+  if (__builtin_mul_overflow(orders->plan->window, 3u, &lane->ring.capacity) ||
       __builtin_mul_overflow(lane->ring.capacity, stages, &lane->ring.capacity))
     return OVL_ETOOBIG;
   lane->ring.refs = ovl_memory_array(&orders->memory, lane->ring.capacity, sizeof *lane->ring.refs);
