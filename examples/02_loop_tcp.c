@@ -77,7 +77,7 @@ static void start(program_t *program, ovl_mode_t mode) {
     status = ovl_pipeline_start(program->pipeline, &program->loop, MICROBATCHES, on_done);
   if (status == 0)
     return;
-  complain(ovl_pipeline_error(program->pipeline), status);
+  complain("starting a run", status);
   close_all(program);
 }
 

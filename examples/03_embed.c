@@ -230,9 +230,7 @@ static void print_delays(const char *name, delays_t *delays) {
          percentile_ms(delays, 100));
 }
 
-static double ratio(double above, double below) {
-  return below > 0.0 ? above / below : 1.0;
-}
+static double ratio(double above, double below) { return below > 0.0 ? above / below : 1.0; }
 
 static void print_report(program_t *program) {
   delays_t *bare = &program->bare;

@@ -109,6 +109,32 @@ void backend_sleep_use(backend_sleep_t *backend, ovl_pipeline_options_t *options
   options->compute = sleep_compute;
   options->comm = sleep_comm;
   options->data = backend; /* becomes op->data of both stages */
+  options->spin_ns = 1;    /* what sleeps leaves the processor idle, so waiting for it had better, too */
+}
+
+/* The pipeline has two stages: compute, then comm. */
+static int is_compute(const ovl_op_t *op) { return op->stage.id == 1; }
+
+static uint64_t duration_of(const ovl_op_t *op, void *data) {
+  const backend_sleep_t *backend = data;
+  return is_compute(op) ? backend->compute_ns : backend->comm_ns;
+}
+
+static void record_op(const ovl_op_t *op, uint64_t start_ns, uint64_t end_ns, void *data) {
+  const backend_sleep_t *backend = data;
+  if (op->microbatch >= backend->microbatches)
+    return;
+  backend_sleep_record_t *record = &backend->records[op->microbatch];
+  *(is_compute(op) ? &record->compute_start_ns : &record->comm_start_ns) = start_ns;
+  *(is_compute(op) ? &record->compute_end_ns : &record->comm_end_ns) = end_ns;
+  ++*(is_compute(op) ? &record->computes : &record->comms);
+}
+
+void backend_sleep_simulate(backend_sleep_t *backend, ovl_simulation_t *simulation) {
+  ovl_simulation_init(simulation);
+  simulation->duration = duration_of;
+  simulation->on_op = record_op;
+  simulation->data = backend;
 }
 
 static backend_sleep_record_t *new_records(uint64_t count) {

@@ -46,6 +46,10 @@ void backend_sleep_finish(backend_sleep_t *backend);
 /* Enters compute, comm and op->data into the options of a two-lane pipeline. */
 void backend_sleep_use(backend_sleep_t *backend, ovl_pipeline_options_t *options);
 
+/* For a simulation: as long as the sleeps of this backend are asked to be, and a record of when they would be.
+ * data is the backend. */
+void backend_sleep_simulate(backend_sleep_t *backend, ovl_simulation_t *simulation);
+
 /* Swaps the records for an empty set and hands out the old one, the caller's to free(): a second run
  * of the same pipeline leaves those of the first alone. 0, or OVL_ENOMEM, then nothing has changed. */
 int backend_sleep_take_records(backend_sleep_t *backend, backend_sleep_record_t **records);

@@ -15,9 +15,7 @@ void backend_tcp_sum_add(backend_tcp_sum_t *sum, const void *bytes, size_t count
   }
 }
 
-uint64_t backend_tcp_sum_value(const backend_tcp_sum_t *sum) {
-  return (uint64_t)sum->high << 32 | sum->low;
-}
+uint64_t backend_tcp_sum_value(const backend_tcp_sum_t *sum) { return (uint64_t)sum->high << 32 | sum->low; }
 
 /* ---- ends ---- */
 

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #define OVERLAP_SIM_MAX_MICROBATCHES UINT64_C(1000000) /* each is recorded, twice */
-#define OVERLAP_SIM_MAX_MS UINT64_C(3600000)           /* one hour */
 #define OVERLAP_SIM_MAX_WINDOW UINT64_C(65536)         /* each slot has memory of its own */
 
 typedef struct overlap_sim_options {
@@ -16,6 +15,7 @@ typedef struct overlap_sim_options {
   uint64_t comm_ns;      /* 30 ms */
   uint32_t window;       /* 0: the library's default */
   int json;
+  int virtual_time; /* simulate both runs: nobody sleeps, and the times are exact */
 } overlap_sim_options_t;
 
 /* What the program does next. */
@@ -26,12 +26,5 @@ typedef enum overlap_sim_request {
 } overlap_sim_request_t;
 
 overlap_sim_request_t overlap_sim_options_read(overlap_sim_options_t *options, int argc, char **argv);
-
-/* Reads a time in milliseconds, as "50", "0.25" or ".5": digits and at most one point, nothing else, rounded
- * to whole nanoseconds. NULL, or what is wrong with the text. */
-const char *overlap_sim_read_ms(const char *text, uint64_t *ns);
-
-/* Reads a whole number from `least` to `most`. NULL, or what is wrong with the text. */
-const char *overlap_sim_read_count(const char *text, uint64_t least, uint64_t most, uint64_t *count);
 
 #endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The order in which a step's buckets are reduced, chosen in virtual time before it is run.
+ *
+ * Backward finishes the last layer first, and the next step's forward needs the first layer first. So the buckets that
+ * would still be waiting when backward ends are better reduced in reverse; how many those are, the simulator tells. */
+#ifndef EXAMPLES_DBO_GRADIENTS_ORDER_H
+#define EXAMPLES_DBO_GRADIENTS_ORDER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dbo_gradients/training.h"
+
+/* Sets the link's order on all ranks, for runs of `microbatches` microbatches, to the one with the shortest run by the
+ * cost hints; *turned becomes the number of buckets at a step's end that are reduced in reverse. 0, or an error after
+ * a message. */
+int order_choose(training_t *trainings, uint64_t microbatches, const char *program, size_t *turned);
+
+#endif

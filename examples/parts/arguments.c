@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* From the table come getopt_long's two lists, the text of --help and the refusals.
+ * -h, --help is every program's; its letter must not be in the table. */
+#include "parts/arguments.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "parts/numbers.h"
+
+/* getopt_long's: "k:l:h", and the long names. Both owned. */
+typedef struct lists {
+  char *letters;
+  struct option *names;
+} lists_t;
+
+static int make_lists(const arguments_t *arguments, lists_t *lists) {
+  size_t count = arguments->count;
+  lists->letters = calloc(2 * count + 2, 1);
+  lists->names = calloc(count + 2, sizeof *lists->names);
+  if (lists->letters == NULL || lists->names == NULL)
+    return -1;
+  for (size_t i = 0; i < count; i++) {
+    const argument_t *argument = &arguments->list[i];
+    lists->letters[2 * i] = argument->letter;
+    lists->letters[2 * i + 1] = ':';
+    lists->names[i] = (struct option){argument->name, required_argument, NULL, argument->letter};
+  }
+  lists->letters[2 * count] = 'h';
+  lists->names[count] = (struct option){"help", no_argument, NULL, 'h'};
+  return 0;
+}
+
+static arguments_request_t print_help(const arguments_t *arguments) {
+  printf("Usage: %s [OPTION]...\n%s\n\n", arguments->program, arguments->summary);
+  for (size_t i = 0; i < arguments->count; i++) {
+    const argument_t *argument = &arguments->list[i];
+    int width = printf("  -%c, --%s=%s", argument->letter, argument->name, argument->unit);
+    printf("%*s%s, %" PRIu64 " to %" PRIu64 " (%" PRIu64 ")\n", width < 26 ? 26 - width : 1, "",
+           argument->help, argument->least, argument->most, *argument->value);
+  }
+  printf(
+      "  -h, --help              print this and exit\n\n"
+      "Exit status: 0 if all went well; 1 if a run failed, if results differ or a rule was broken; 2 if the\n"
+      "command line makes no sense.\n");
+  return ARGUMENTS_HELPED;
+}
+
+static const argument_t *find(const arguments_t *arguments, int letter) {
+  for (size_t i = 0; i < arguments->count; i++)
+    if (arguments->list[i].letter == letter)
+      return &arguments->list[i];
+  return NULL; /* '?': unknown, ambiguous or without its value; getopt_long has said so */
+}
+
+static int take(const arguments_t *arguments, int letter, const char *text) {
+  const argument_t *argument = find(arguments, letter);
+  if (argument == NULL)
+    return -1;
+  const char *why = numbers_read_count(text, argument->least, argument->most, argument->value);
+  if (why == NULL)
+    return 0;
+  fprintf(stderr, "%s: --%s (%" PRIu64 " to %" PRIu64 "): '%s' %s\n", arguments->program, argument->name,
+          argument->least, argument->most, text, why);
+  return -1;
+}
+
+static arguments_request_t read_all(const arguments_t *arguments, const lists_t *lists, int argc,
+                                    char **argv) {
+  for (int letter; (letter = getopt_long(argc, argv, lists->letters, lists->names, NULL)) != -1;) {
+    if (letter == 'h')
+      return print_help(arguments);
+    if (take(arguments, letter, optarg) != 0)
+      return ARGUMENTS_REFUSED;
+  }
+  if (optind >= argc)
+    return ARGUMENTS_RUN;
+  fprintf(stderr, "%s: unexpected argument '%s'\n", arguments->program, argv[optind]);
+  return ARGUMENTS_REFUSED;
+}
+
+arguments_request_t arguments_read(const arguments_t *arguments, int argc, char **argv) {
+  lists_t lists = {NULL, NULL};
+  arguments_request_t request = ARGUMENTS_REFUSED;
+  if (make_lists(arguments, &lists) == 0)
+    request = read_all(arguments, &lists, argc, argv);
+  else
+    fprintf(stderr, "%s: no memory for reading the command line\n", arguments->program);
+  free(lists.letters);
+  free(lists.names);
+  return request;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* A command line of options that are whole numbers, described by a table.
+ * Reading it has no effect but messages on stdout (--help) and stderr (errors). */
+#ifndef EXAMPLES_PARTS_ARGUMENTS_H
+#define EXAMPLES_PARTS_ARGUMENTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One option: -k 2, --microbatches=2. */
+typedef struct argument {
+  char letter;
+  const char *name;
+  const char *unit; /* what stands for the number in --help: "N", "US" */
+  uint64_t *value;  /* holds the default before, and what was asked for after */
+  uint64_t least;
+  uint64_t most;
+  const char *help; /* without the range and the default, which are added */
+} argument_t;
+
+typedef struct arguments {
+  const char *program;
+  const char *summary; /* what the program does, a line or more */
+  const argument_t *list;
+  size_t count;
+} arguments_t;
+
+/* What the program does next. */
+typedef enum arguments_request {
+  ARGUMENTS_RUN,
+  ARGUMENTS_HELPED, /* --help was answered: exit 0 */
+  ARGUMENTS_REFUSED /* one line on stderr said why: exit 2 */
+} arguments_request_t;
+
+arguments_request_t arguments_read(const arguments_t *arguments, int argc, char **argv);
+
+#endif
