@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* The benchmark program: runs the scenarios that were chosen, one after another, and writes what came of it.
+ * README.md says what is measured and how each system is set up. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "bench_clock.h"
+#include "bench_options.h"
+#include "bench_system.h"
+#include "ovl.h"
+
+#define MS UINT64_C(1000000)
+
+const bench_scenario_t bench_scenarios[] = {
+    {"two_lanes", "two pool lanes, operations that spin g, window 8; efficiency = (n g + g) / elapsed",
+     bench_run_two_lanes},
+    {"unbalanced", "the same, compute/communication of different length; efficiency = bound / elapsed",
+     bench_run_unbalanced},
+    {"random", "the same, lengths evenly spread from 0 to 2 g; efficiency against the two-lane recurrence",
+     bench_run_random},
+    {"ping_pong", "eight stages in turns on two lanes, window W; efficiency against the simulator",
+     bench_run_ping_pong},
+    {"four_lanes", "four stages on four lanes, window 8; efficiency against what the processors allow",
+     bench_run_four_lanes},
+    {"oversubscribed", "two_lanes while as many threads spin as there are processors",
+     bench_run_oversubscribed},
+    {"metg", "smallest g with efficiency 0.5 in two_lanes; smallest and largest are the bracket",
+     bench_run_metg},
+    {"hand_over", "from ovl_op_complete() on a foreign thread to the start of the successor",
+     bench_run_hand_over},
+    {"submit", "streaming: one empty operation an item, window 64, queue 1024", bench_run_submit},
+    {"start_up", "a run of ten empty operations on a warm loop", bench_run_start_up},
+    {"idle", "processor time, in us a second, while a run waits for a foreign completion", bench_run_idle},
+    {"timer", "the application's timer beside a saturated pipeline", bench_run_timer},
+    {"simulator", "operations in virtual time", bench_run_simulator},
+    {"statistics", "empty operations with and without statistics", bench_run_statistics},
+    {"sizes", "empty operations by the size of each dimension", bench_run_sizes},
+};
+
+const size_t bench_scenario_count = sizeof bench_scenarios / sizeof bench_scenarios[0];
+
+static const char *const efforts[] = {
+    [BENCH_FULL] = "full", [BENCH_QUICK] = "quick", [BENCH_SMOKE] = "smoke"};
+
+uint64_t bench_scale(const bench_t *bench, uint64_t full) {
+  static const uint64_t parts[] = {[BENCH_FULL] = 1, [BENCH_QUICK] = 10, [BENCH_SMOKE] = 1000};
+  uint64_t scaled = full / parts[bench->options.effort];
+  return scaled > 0 ? scaled : 1;
+}
+
+void bench_fail(bench_t *bench, const char *where, const char *what) {
+  bench_report_progress_over(&bench->report);
+  fprintf(stderr, "bench: %s: %s\n", where, what);
+  bench->failed = true;
+}
+
+static void set_up(bench_t *bench) {
+  static const uint64_t repetition_ns[] = {
+      [BENCH_FULL] = 80 * MS, [BENCH_QUICK] = 20 * MS, [BENCH_SMOKE] = MS / 4};
+  static const uint64_t rest_ns[] = {[BENCH_FULL] = 10 * MS, [BENCH_QUICK] = 5 * MS, [BENCH_SMOKE] = 0};
+  bench->repetition_ns = repetition_ns[bench->options.effort];
+  bench->rest_ns = rest_ns[bench->options.effort];
+  bench_clock_init();
+  bench_report_init(&bench->report);
+}
+
+static const char *pool_size(void) {
+  const char *size = getenv("UV_THREADPOOL_SIZE");
+  return size != NULL ? size : "4";
+}
+
+static void print_header(const bench_t *bench) {
+  printf("libovl %s, %s run: %u processors, %s, libuv %s with a pool of %s, medians of %u repetitions\n",
+         ovl_version_string(), efforts[bench->options.effort], uv_available_parallelism(), bench_clock_name(),
+         uv_version_string(), pool_size(), bench->options.repetitions);
+  for (size_t s = 0; s < bench_system_count; s++)
+    if (bench->options.systems[s])
+      printf("  %-9s %s\n", bench_systems[s]->name, bench_systems[s]->what);
+  if (*bench_systems_missing != '\0')
+    printf("not in this build:%s\n", bench_systems_missing);
+  fflush(stdout);
+}
+
+static void write_header(FILE *file, const void *data) {
+  const bench_t *bench = data;
+  fprintf(file, "  \"libovl\": \"%s\",\n  \"libuv\": \"%s\",\n  \"effort\": \"%s\",\n", ovl_version_string(),
+          uv_version_string(), efforts[bench->options.effort]);
+  fprintf(file, "  \"processors\": %u,\n  \"clock\": \"%s\",\n  \"repetitions\": %u,\n",
+          uv_available_parallelism(), bench_clock_name(), bench->options.repetitions);
+  fputs("  \"pool\": ", file);
+  bench_json_string(file, pool_size());
+  fputs(",\n  \"systems\": {", file);
+  for (size_t s = 0; s < bench_system_count; s++) {
+    fputs(s == 0 ? "\n    " : ",\n    ", file);
+    bench_json_string(file, bench_systems[s]->name);
+    fputs(": ", file);
+    bench_json_string(file, bench_systems[s]->what);
+  }
+  fputs("\n  },\n", file);
+}
+
+static void write_json(bench_t *bench, FILE *file) {
+  if (file == NULL)
+    return;
+  int status = bench_report_write_json(&bench->report, file, write_header, bench);
+  if (fclose(file) != 0 || status != 0)
+    bench_fail(bench, bench->options.json, "cannot be written");
+}
+
+static void run_all(bench_t *bench) {
+  for (size_t s = 0; s < bench_scenario_count; s++)
+    if (bench->options.scenarios[s])
+      bench_scenarios[s].run(bench, &bench_scenarios[s]);
+  bench_report_progress_over(&bench->report);
+}
+
+/* The file is opened first, so that nobody waits minutes to hear that it cannot be. */
+static int run_program(bench_t *bench) {
+  FILE *file = NULL;
+  if (bench->options.json != NULL && (file = fopen(bench->options.json, "w")) == NULL) {
+    perror(bench->options.json);
+    return EXIT_FAILURE;
+  }
+  set_up(bench);
+  print_header(bench);
+  run_all(bench);
+  write_json(bench, file);
+  bench_report_finish(&bench->report);
+  return bench->failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+  bench_t bench = {.failed = false};
+  switch (bench_options_read(&bench.options, argc, argv)) {
+  case BENCH_WISH_RUN:
+    return run_program(&bench);
+  case BENCH_WISH_HELP:
+  case BENCH_WISH_LIST:
+    return EXIT_SUCCESS;
+  case BENCH_WISH_WRONG:
+    break;
+  }
+  return 2;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* The scenarios that all systems are measured in: which work, and what its efficiency is held against. */
+#include "bench_grid.h"
+
+enum { US = 1000, MS = 1000000 };
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define EVEN(ns) \
+  { .even_ns = (ns), .odd_ns = (ns) }
+#define PAIR(even, odd) \
+  { .even_ns = (even), .odd_ns = (odd) }
+#define RANDOM(ns) \
+  { .even_ns = (ns), .odd_ns = (ns), .random = true }
+
+void bench_run_two_lanes(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"0, ns/op", EVEN(0), 8, true},    {"0.25 us", EVEN(250), 8, true},
+      {"0.5 us", EVEN(500), 8, false},   {"1 us", EVEN(1 * US), 8, true},
+      {"2 us", EVEN(2 * US), 8, false},  {"5 us", EVEN(5 * US), 8, true},
+      {"20 us", EVEN(20 * US), 8, true}, {"100 us", EVEN(100 * US), 8, false},
+      {"1 ms", EVEN(1 * MS), 8, false},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 2,
+                                 .stages = 2,
+                                 .ideal = bench_ideal_two_lanes,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 1});
+}
+
+void bench_run_unbalanced(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"0.5/0.25", PAIR(500, 250), 8, false},         {"1/0.5 us", PAIR(1 * US, 500), 8, true},
+      {"20/10 us", PAIR(20 * US, 10 * US), 8, false}, {"0.25/0.5", PAIR(250, 500), 8, false},
+      {"0.5/1 us", PAIR(500, 1 * US), 8, true},       {"10/20 us", PAIR(10 * US, 20 * US), 8, false},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 2,
+                                 .stages = 2,
+                                 .ideal = bench_ideal_two_lanes,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 1});
+}
+
+void bench_run_random(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"0.5 us", RANDOM(500), 8, false},   {"1 us", RANDOM(1 * US), 8, true},
+      {"2 us", RANDOM(2 * US), 8, false},  {"5 us", RANDOM(5 * US), 8, false},
+      {"20 us", RANDOM(20 * US), 8, true}, {"100 us", RANDOM(100 * US), 8, false},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 2,
+                                 .stages = 2,
+                                 .ideal = bench_ideal_two_lanes,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 1});
+}
+
+void bench_run_ping_pong(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"1 us W=2", EVEN(1 * US), 2, true},
+      {"5 us W=2", EVEN(5 * US), 2, false},
+      {"20 us W=2", EVEN(20 * US), 2, true},
+      {"100 us W=2", EVEN(100 * US), 2, false},
+      {"1 us W=4", EVEN(1 * US), 4, true},
+      {"5 us W=4", EVEN(5 * US), 4, false},
+      {"20 us W=4", EVEN(20 * US), 4, true},
+      {"100 us W=4", EVEN(100 * US), 4, false},
+      {"20/10 W=4", PAIR(20 * US, 10 * US), 4, false},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 2,
+                                 .stages = 8,
+                                 .ideal = bench_ideal_simulated,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 1});
+}
+
+void bench_run_four_lanes(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"1 us", EVEN(1 * US), 8, true},   {"5 us", EVEN(5 * US), 8, false},
+      {"20 us", EVEN(20 * US), 8, true}, {"100 us", EVEN(100 * US), 8, false},
+      {"1 ms", EVEN(1 * MS), 8, false},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 4,
+                                 .stages = 4,
+                                 .ideal = bench_ideal_processors,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 2});
+}
+
+void bench_run_oversubscribed(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"1 us", EVEN(1 * US), 8, true},
+      {"20 us", EVEN(20 * US), 8, true},
+      {"100 us", EVEN(100 * US), 8, false},
+      {"1 ms", EVEN(1 * MS), 8, false},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 2,
+                                 .stages = 2,
+                                 .ideal = bench_ideal_two_lanes,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 2,
+                                 .loaded = true});
+}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""The benchmark program works: every scenario and every system reports, the JSON can be read, and the command
+line refuses what makes no sense. Nothing here looks at how fast anything was."""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BENCH = sys.argv[1]
+GRIDS = ['two_lanes', 'unbalanced', 'random', 'ping_pong', 'four_lanes', 'oversubscribed', 'metg']
+
+
+def run(*arguments):
+    return subprocess.run([BENCH, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+
+
+def listed():
+    """The scenarios and the systems that the program names."""
+    result = run('--list')
+    assert result.returncode == 0, result
+    names = {}
+    for line in result.stdout.splitlines():
+        if line.startswith('  '):
+            names[section].append(line.split()[0])
+        elif line in ('scenarios', 'systems'):
+            section = line
+            names[section] = []
+    return names['scenarios'], names['systems']
+
+
+def check_results(scenarios, systems):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / 'results.json'
+        result = run('--smoke', '--json', str(file))
+        assert result.returncode == 0, result.stdout + result.stderr
+        written = json.loads(file.read_text())
+    assert written['effort'] == 'smoke' and set(written['systems']) == set(systems), written
+    for scenario in scenarios:
+        results = [r for r in written['results'] if r['scenario'] == scenario]
+        assert results, f'{scenario} reports nothing'
+        assert f'\n{scenario}: ' in result.stdout, f'{scenario} prints no table'
+        reporting = {r['system'] for r in results}
+        missing = set(systems) - reporting if scenario in GRIDS else {'libovl'} - reporting
+        assert not missing, f'{scenario}: nothing of {missing}'
+        for r in results:
+            assert r['values'] > 0 and 0 <= r['min'] <= r['median'] <= r['max'], r
+
+
+def check_choice():
+    result = run('--smoke', '--scenario', 'two_lanes', '--system', 'libovl', '--system', 'pool', '-r', '2')
+    assert result.returncode == 0, result
+    assert 'two_lanes: ' in result.stdout and 'random: ' not in result.stdout, result.stdout
+    assert 'oneTBB' not in result.stdout, result.stdout
+
+
+def check_refusals():
+    for arguments in (['--scenario', 'nonsense'], ['--scenario', ''], ['--system', 'nonsense'],
+                      ['--repetitions', '0'], ['--repetitions', '100'], ['--repetitions', '3x'],
+                      ['--repetitions', '-1'], ['--json', ''], ['--json'], ['--nonsense'], ['surplus']):
+        result = run(*arguments)
+        assert result.returncode == 2 and result.stderr and not result.stdout, (arguments, result)
+    result = run('--smoke', '--json', '/nonexistent/results.json')
+    assert result.returncode == 1 and result.stderr, result
+    assert run('--help').returncode == 0
+
+
+def main():
+    scenarios, systems = listed()
+    assert {'floor', 'libovl', 'pool', 'uv'} <= set(systems), systems
+    check_refusals()
+    check_choice()
+    check_results(scenarios, systems)
+
+
+main()
