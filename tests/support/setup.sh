@@ -4,7 +4,7 @@
 # those that are missing, and configures build directories.
 #   require TOOL...       tools of tool() below; returns with all of them there, or exits with 1
 #   configure DIR OPT...  sets up DIR (relative to the project), or brings an earlier one into line
-#   quietly COMMAND...    shows what the command printed only if it fails
+#   build DIR [TARGET...] compiles there; prints nothing unless that fails
 # Expects $root, the project's directory.
 : "${root:?}"
 
@@ -112,4 +112,9 @@ configure() {
     set -- --wipe "$@" # it is of another version of Meson, or was moved
   fi
   quietly meson setup "$dir" "$root" "$@"
+}
+
+build() {
+  quietly ninja -C "$root/$1" "${@:2}" | sed '/^\[[0-9]*\/[0-9]*\] /d' # without the lines of progress
+  return "${PIPESTATUS[0]}"
 }
