@@ -304,11 +304,21 @@ static void poll_if_due(ovl_executor_t *x, uint64_t now) {
   }
 }
 
+/* A lane whose callbacks only begin something comes first: what they begin goes on while this runner does something
+ * else, and to wake another one for them takes longer than they do. Then the lane of the last op. */
+static uint32_t preferred_lane(const ovl_executor_t *x, const ovl_runner_t *r) {
+  for (uint32_t l = 0; x->launch_lanes > 0 && l < x->core.plan->lane_count; l++)
+    if (x->lanes[l].launches && x->core.lanes[l].startable > 0 &&
+        x->core.plan->lanes[l].kind == OVL_LANE_POOL)
+      return l;
+  return r->lane;
+}
+
 /* The runner's next op, started; NULL: it should leave. */
 static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(x, r, now)) {
     poll_if_due(x, now);
-    uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, r->lane);
+    uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, preferred_lane(x, r));
     if (lane != OVL_NO_LANE) {
       ovl_core_op_t *op = ovl_exec_start_op(x, lane, now);
       r->lane = lane;

@@ -110,7 +110,8 @@ void ovl_executor_finish(ovl_executor_t *x) {
 
 /* Room that was asked for before the run is still owed. */
 static void reset(ovl_executor_t *x) {
-  memset(x->lanes, 0, x->core.plan->lane_count * sizeof *x->lanes);
+  for (uint32_t l = 0; l < x->core.plan->lane_count; l++)
+    x->lanes[l] = (ovl_exec_lane_t){.launches = x->lanes[l].launches};
   ovl_crew_reset(&x->crew);
   x->wake_sent = x->draining = x->collecting = false;
   x->faults_seen = 0;

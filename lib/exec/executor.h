@@ -84,7 +84,8 @@ typedef struct ovl_crew {
 typedef struct ovl_exec_lane {
   uint32_t calls;       /* callbacks on their way */
   uint32_t outstanding; /* ops that returned OVL_PENDING and have not ended */
-  bool attended;        /* a runner, or the loop, polls it or pauses between two polls */
+  bool launches; /* its last callback returned OVL_PENDING: they only begin something; kept between runs */
+  bool attended; /* a runner, or the loop, polls it or pauses between two polls */
   uint64_t progress;    /* completions, to see whether a poll brought any */
   uint64_t pause;       /* to the next poll */
   uint64_t next_poll;   /* time */
@@ -157,7 +158,8 @@ typedef struct ovl_executor {
   uint64_t shortest_timeout; /* of all stages; 0: none has one */
 
   ovl_exec_lane_t *lanes;
-  uint32_t *poll_lanes; /* lanes with a poll hook */
+  uint32_t launch_lanes; /* how many lanes launch */
+  uint32_t *poll_lanes;  /* lanes with a poll hook */
   uint32_t poll_lane_count;
   uint64_t spin_ns;
   ovl_crew_t crew;

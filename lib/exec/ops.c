@@ -127,6 +127,10 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now) {
   ovl_exec_lane_t *lane = &x->lanes[ovl_core_op_lane(op)];
   lane->calls--;
+  if (lane->launches != (result == OVL_PENDING)) {
+    lane->launches = !lane->launches;
+    x->launch_lanes += lane->launches ? 1 : UINT32_MAX;
+  }
   op->busy &= (uint8_t)~OVL_BUSY_CALL;
   if (result != OVL_PENDING) {
     op->busy &= (uint8_t)~OVL_BUSY_PENDING;
