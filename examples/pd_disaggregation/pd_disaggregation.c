@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Serving a language model with prefill and decode apart: while one request's keys and values travel and another is
- * decoded, the next one's prompt is read. Serves the same requests serially and overlapped, and compares every token. */
+/* Serving a language model with prefill and decode apart: while one request's keys and values travel and another
+ * is decoded, the next one's prompt is read. Serves the same requests serially and overlapped, compares all tokens. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -49,7 +49,8 @@ typedef struct serving {
   int status;       /* the first thing that went wrong */
 } serving_t;
 
-/* Fields above `pipeline` are set before. 0, or an error after a message, as everywhere here; close is due after both. */
+/* Fields above `pipeline` are set before. 0, or an error after a message, as everywhere here; close is due after
+ * both. */
 int serving_open(serving_t *serving);
 void serving_close(serving_t *serving);
 
