@@ -123,6 +123,21 @@ static void an_explicit_order_makes_a_difference(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+/* The same stages one after the other, of other microbatches. */
+static void an_order_is_compared_by_its_microbatches_too(void **state) {
+  (void)state;
+  knobs_t k = usual;
+  k.distance = 3;
+  ovl_pipeline_t *p = describe(&k);
+  const ovl_op_id_t one[] = {{0, {1}}, {1, {1}}, {0, {3}}, {1, {3}}};
+  const ovl_op_id_t other[] = {{0, {1}}, {1, {1}}, {1, {3}}, {0, {3}}};
+  assert_int_equal(ovl_pipeline_set_order(p, (ovl_lane_t){1}, one, 4), 0);
+  uint64_t fingerprint = ovl_pipeline_fingerprint(p, 2);
+  assert_int_equal(ovl_pipeline_set_order(p, (ovl_lane_t){1}, other, 4), 0);
+  assert_int_not_equal(ovl_pipeline_fingerprint(p, 2), fingerprint);
+  ovl_pipeline_close(p, NULL);
+}
+
 static void asking_freezes_nothing_and_a_run_changes_nothing(void **state) {
   (void)state;
   ovl_pipeline_t *p = describe(&usual);
@@ -143,6 +158,7 @@ int main(void) {
       cmocka_unit_test(what_orders_depend_on_makes_a_difference),
       cmocka_unit_test(what_they_do_not_depend_on_makes_none),
       cmocka_unit_test(an_explicit_order_makes_a_difference),
+      cmocka_unit_test(an_order_is_compared_by_its_microbatches_too),
       cmocka_unit_test(asking_freezes_nothing_and_a_run_changes_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

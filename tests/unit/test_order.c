@@ -146,7 +146,8 @@ static void an_order_holds_every_op_of_its_lane_once(void **state) {
   assert_refused(ovl_pipeline_set_order(p, ring, stranger, 2), OVL_EORDER,
                  "\"work\" is not on lane \"ring\"");
   const ovl_op_id_t beyond[] = {{0, sends}, {1, receives}};
-  assert_refused(ovl_pipeline_set_order(p, ring, beyond, 2), OVL_EORDER, "\"ring\"", "microbatch 1");
+  assert_refused(ovl_pipeline_set_order(p, ring, beyond, 2), OVL_EORDER, "\"ring\"",
+                 "microbatch 1, in an order of 1");
   const ovl_op_id_t nothing[] = {{0, sends}, {0, {0}}};
   assert_refused(ovl_pipeline_set_order(p, ring, nothing, 2), OVL_ENOSTAGE, "\"ring\"", "no stage 0");
   const ovl_op_id_t unknown[] = {{0, sends}, {0, {5}}};
@@ -198,6 +199,7 @@ static void an_order_is_for_one_number_of_microbatches(void **state) {
   const ovl_op_id_t order[] = {{1, sends}, {0, sends}, {1, receives}, {0, receives}};
   assert_int_equal(ovl_pipeline_set_order(p, ring, order, 4), 0);
   assert_refused(ovl_pipeline_run(p, 3), OVL_EORDER, "run", "\"ring\"", "4 ops", "3 microbatches");
+  assert_refused(ovl_pipeline_run(p, 1), OVL_EORDER, "run", "\"ring\"", "4 ops", "1 microbatches");
   check_run(2, order);
   assert_int_equal(ovl_pipeline_set_mode(p, OVL_SERIAL), 0);
   assert_int_equal(ovl_pipeline_run(p, 3), 0); /* has an order of its own */
