@@ -29,8 +29,9 @@ static void unwatch(ovl_executor_t *x, ovl_core_op_t *op) {
     x->hooks_owed--;
 }
 
+/* Ops without a callback end as they start: there is nothing to cancel, and no time to outlive. */
 static bool is_watched(const ovl_stage_hooks_t *stage) {
-  return stage->cancel != NULL || stage->timeout_ns != 0;
+  return stage->run != NULL && (stage->cancel != NULL || stage->timeout_ns != 0);
 }
 
 static void owe_hook(ovl_executor_t *x, ovl_core_op_t *op) {

@@ -204,15 +204,6 @@ static void case_13_before_the_loop_turns(void **state) {
   }
 }
 
-static void await_ops(probe_t *probe, uint64_t ops) {
-  ovl_stats_t stats;
-  ovl_stats_init(&stats);
-  do {
-    uv_sleep(1);
-    assert_int_equal(ovl_pipeline_stats(probe->pipeline, &stats), 0);
-  } while (stats.ops < ops);
-}
-
 /* All ops have ended on the pool; the loop has told nobody. As long as a report is owed the run can be cancelled;
  * when none is, it is over and cancel comes too late. */
 static void case_13_finished_but_unreported(void **state) {
@@ -224,7 +215,7 @@ static void case_13_finished_but_unreported(void **state) {
                                      .no_on_microbatch = reports == 0};
     probe_t *probe = probe_open(&options);
     probe_start(probe, 4);
-    await_ops(probe, 8);
+    probe_await_ops(probe, 8);
     assert_int_equal(ovl_pipeline_cancel(probe->pipeline), reports ? 0 : OVL_ENOTRUNNING);
     int status = probe_finish(probe);
     if (reports)

@@ -149,6 +149,7 @@ static void case_12_the_first_of_two_errors_is_kept(void **state) {
     probe_start(probe, 8);
     ovl_op_t *ops[2] = {probe_take(probe, 0, 0), probe_take(probe, 0, 1)};
     assert_int_equal(probe_complete(probe, ops[first], -11), 0);
+    probe_await_error(probe, -11);
     assert_int_equal(probe_complete(probe, ops[1 - first], -12), 0);
     assert_int_equal(probe_finish(probe), -11);
     assert_failure_is(probe, &fault, -11, 0);

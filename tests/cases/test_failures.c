@@ -130,6 +130,7 @@ static void on_failure_is_told_in_the_order_of_events(void **state) {
     probe_start(probe, 8);
     ovl_op_t *other = probe_take(probe, 0, 0);
     assert_int_equal(probe_complete(probe, probe_take(probe, 0, 1), -40), 0);
+    probe_await_error(probe, -40);
     assert_int_equal(ovl_pipeline_cancel(probe->pipeline), 0);
     assert_int_equal(probe_complete(probe, other, -41), 0);
     probe_open_gate(probe);

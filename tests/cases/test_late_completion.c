@@ -66,8 +66,10 @@ static void complete_all(probe_t *probe) {
 static int end_run(probe_t *probe, reason_t reason) {
   if (reason == CANCELLED)
     assert_int_equal(ovl_pipeline_cancel(probe->pipeline), 0);
-  if (reason == FAILED)
+  if (reason == FAILED) {
     assert_int_equal(probe_complete(probe, probe_take(probe, 0, IN_FLIGHT), -70), 0);
+    probe_await_error(probe, -70);
+  }
   if (reason == CLOSED)
     probe_close_pipeline(probe);
   return reason == FAILED ? -70 : OVL_ECANCELED;

@@ -245,7 +245,7 @@ static void assert_exits(void (*scenario)(void)) {
     assert_int_equal(run_process(scenario, pool_sizes[i]), EXIT_SUCCESS);
     assert_true(uv_hrtime() - before < MINUTE_NS / 2);
     assert_int_equal(shared->ended, shared->started);
-    assert_in_range(shared->late, 0, WIDTH);
+    assert_in_range(shared->late, 0, 2 * WIDTH); /* one for each runner, which may have a relief */
   }
 }
 

@@ -235,7 +235,7 @@ static void note_start(const ovl_op_t *op, uint64_t start, uint64_t end, void *d
 }
 
 static void give_order(ovl_pipeline_t *p, uint32_t lane, const uint32_t *numbers, uint32_t count) {
-  ovl_op_id_t order[REAL_MICROBATCHES * REAL_STAGES];
+  ovl_op_id_t order[REAL_MICROBATCHES * REAL_STAGES] = {{0, {0}}};
   for (uint32_t k = 0; k < count; k++)
     order[k] = (ovl_op_id_t){.microbatch = numbers[k] / REAL_STAGES, .stage = {numbers[k] % REAL_STAGES + 1}};
   assert_int_equal(ovl_pipeline_set_order(p, (ovl_lane_t){lane + 1}, order, count), 0);

@@ -432,35 +432,6 @@ void probe_submit(probe_t *probe, void *item) {
   probe->accepted++;
 }
 
-/* False: nothing is left in it. */
-static bool turn(probe_t *probe) {
-  bool alive = uv_run(probe->loop, UV_RUN_NOWAIT) != 0;
-  uv_sleep(1);
-  return alive;
-}
-
-void probe_turn_until(probe_t *probe, probe_event_type_t type, uint32_t count) {
-  while (probe_count(probe, type) < count)
-    assert_true(turn(probe) || probe_count(probe, type) >= count);
-}
-
-void probe_turn_until_seen(probe_t *probe, probe_event_type_t type, uint32_t stage, uint64_t microbatch) {
-  while (!probe_has(probe, type, stage, microbatch))
-    assert_true(turn(probe) || probe_has(probe, type, stage, microbatch));
-}
-
-void probe_turn_in_vain(probe_t *probe) {
-  for (int i = 0; i < 5; i++)
-    assert_true(turn(probe));
-}
-
-void probe_wait_for(probe_t *probe, probe_event_type_t type, uint32_t count) {
-  uv_mutex_lock(&probe->mutex);
-  while (probe->counts[type] < count)
-    uv_cond_wait(&probe->changed, &probe->mutex);
-  uv_mutex_unlock(&probe->mutex);
-}
-
 static ovl_op_t *take_held(probe_t *probe, uint32_t stage, uint64_t microbatch) {
   for (uint32_t i = 0; i < probe->held.count; i++) {
     const probe_place_t *place = probe->held.ops[i]->data;

@@ -7,7 +7,7 @@
  * How an op is carried out is its stage's `way`; what it ends with is options.outcome's to say; what else is
  * to happen, at which event and on which thread, is options.on_event's.
  *
- * A test file that uses it lists probe.c, probe_check.c and quarantine.c among its sources. */
+ * A test that uses it lists probe.c, probe_check.c, probe_wait.c and quarantine.c among its sources. */
 #ifndef OVL_TESTS_PROBE_H
 #define OVL_TESTS_PROBE_H
 
@@ -168,6 +168,11 @@ void probe_turn_in_vain(probe_t *probe);
 
 /* Waits for them without turning the loop. */
 void probe_wait_for(probe_t *probe, probe_event_type_t type, uint32_t count);
+
+/* Wait, likewise, until the run has met that error, its first; until so many ops have ended. (An op that is completed
+ * may be seen to end a little later, when its callback has returned.) */
+void probe_await_error(probe_t *probe, int status);
+void probe_await_ops(probe_t *probe, uint64_t ops);
 
 /* The held op of that stage and microbatch, which must be there, or is waited for; the loop does not turn. */
 ovl_op_t *probe_take(probe_t *probe, uint32_t stage, uint64_t microbatch);

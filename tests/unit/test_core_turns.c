@@ -282,6 +282,52 @@ static void a_plan_may_run_ahead_by_two_windows(void **state) {
   rig_free(rig);
 }
 
+enum { HELD = 4, WIDE = 5, SKIPPING_COUNT = 20 };
+
+/* What can go on without the first stage of microbatch HELD: on the lane that runs ahead first. */
+static uint32_t lane_without_the_held_op(const rig_t *rig) {
+  for (uint32_t l = 0; l < rig->lane_count; l++) {
+    const ovl_core_op_t *op = rig->core.lanes[l].head;
+    if (rig_startable(rig, l) > 0 && !(l == 2 && op->pub.microbatch == HELD))
+      return l;
+  }
+  return OVL_NO_LANE;
+}
+
+/* The second lane's turn is that of a microbatch which is held up, while those before it fail: their last ops, which
+ * stand behind that turn in the plan, are skipped, and the first lane runs a window ahead. Then the plan of the
+ * second lane begins a window before its turn and ends two windows behind it. */
+static void a_plan_may_hold_three_windows_when_microbatches_fail(void **state) {
+  (void)state;
+  const uint64_t costs[] = {100, 100, 1, 1, 50, 1};
+  rig_t *rig = rig_new(WIDE);
+  rig->options.keep_going = true;
+  uint32_t ahead = rig_fixed_lane(rig), behind = rig_fixed_lane(rig);
+  uint32_t first = rig_lane(rig, WIDE), between = rig_lane(rig, WIDE);
+  rig_unchained_stage(rig, ahead);
+  rig_unchained_stage(rig, ahead);
+  rig_unchained_stage(rig, first);
+  rig_stage(rig, behind);
+  rig_stage(rig, between);
+  rig_stage(rig, behind);
+  ovl_orders_t orders;
+  plan_orders(rig, &orders, costs, none_given);
+  begin_orders(rig, &orders, SKIPPING_COUNT);
+  rig_begin(rig, OVL_OVERLAP, SKIPPING_COUNT);
+  for (uint32_t l; (l = lane_without_the_held_op(rig)) != OVL_NO_LANE;) {
+    ovl_core_op_t *op = rig_take(rig, l);
+    rig_end(rig, op, l == between && op->pub.microbatch < HELD ? FAILED : 0);
+  }
+  assert_int_equal(rig->core.next, HELD + WIDE); /* all before it have retired */
+  assert_int_equal(rig->core.tally.lanes[ahead].ops, 2 * (HELD + WIDE));
+  rig_run_dry(rig);
+  assert_true(ovl_core_over(&rig->core));
+  assert_int_equal(rig->core.tally.skipped, HELD);
+  assert_int_equal(rig->core.tally.ops, 6 * SKIPPING_COUNT - HELD);
+  ovl_orders_finish(&orders);
+  rig_free(rig);
+}
+
 /* A run that is cancelled leaves its plan half used; the next one starts from its beginning. */
 static void a_plan_is_made_anew_for_every_run(void **state) {
   (void)state;
@@ -359,6 +405,7 @@ int main(void) {
       cmocka_unit_test(a_planned_order_keeps_both_lanes_busy),
       cmocka_unit_test(the_order_is_the_same_whatever_the_durations_are),
       cmocka_unit_test(a_plan_may_run_ahead_by_two_windows),
+      cmocka_unit_test(a_plan_may_hold_three_windows_when_microbatches_fail),
       cmocka_unit_test(a_plan_is_made_anew_for_every_run),
       cmocka_unit_test(an_order_that_waits_for_itself_is_found_out),
       cmocka_unit_test(an_order_that_the_window_forbids_is_found_out),

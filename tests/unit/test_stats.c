@@ -6,6 +6,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "observe/stats.h"
 #include "ovl.h"
 #include "support/cmocka_all.h"
 #include "support/describe.h"
@@ -193,6 +194,43 @@ static void a_lane_that_is_three_wide_has_a_peak_of_three(void **state) {
   assert_int_equal(stats_of(p).pool_width, 0);
   assert_int_equal(stats_of(p).pool_peak, 0);
   ovl_pipeline_close(p, NULL);
+}
+
+/* Times are corrected for the clock's rate: all of them, by one factor, and nothing else. */
+static void a_correction_is_applied_to_every_time_and_to_no_count(void **state) {
+  (void)state;
+  ovl_stats_t s = {
+      .size = sizeof s, .microbatches = 1, .failed = 2, .ops = 3, .skipped = 4, .elapsed_ns = 1000};
+  s.work_ns = 1200;
+  s.bound_ns = 800;
+  s.hidden_ns = 300;
+  s.exposed_ns = 200;
+  s.pool_wait_ns = 100;
+  s.loop_longest_ns = 60;
+  s.efficiency = 0.8;
+  s.concurrency = 1.2;
+  ovl_stats_t expected = s;
+  uint64_t *const times[] = {&expected.elapsed_ns,     &expected.work_ns,    &expected.bound_ns,
+                             &expected.hidden_ns,      &expected.exposed_ns, &expected.pool_wait_ns,
+                             &expected.loop_longest_ns};
+  for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+    *times[i] /= 2;
+  ovl_stats_scale(&s, 0.5);
+  assert_memory_equal(&s, &expected, sizeof s);
+
+  ovl_lane_stats_t lane = {
+      .size = sizeof lane, .ops = 5, .busy_ns = 700, .elapsed_ns = 1000, .width = 2, .peak = 1};
+  ovl_stats_scale_lane(&lane, 0.5);
+  assert_true(lane.busy_ns == 350 && lane.elapsed_ns == 500 && lane.ops == 5 && lane.width == 2 &&
+              lane.peak == 1);
+
+  ovl_stage_stats_t stage = {.size = sizeof stage, .ops = 5, .failed = 1, .skipped = 2, .total_ns = 50};
+  stage.min_ns = 4;
+  stage.max_ns = 20;
+  stage.mean_ns = 10.0;
+  ovl_stats_scale_stage(&stage, 0.5);
+  assert_true(stage.total_ns == 25 && stage.min_ns == 2 && stage.max_ns == 10 && stage.mean_ns == 5.0);
+  assert_true(stage.ops == 5 && stage.failed == 1 && stage.skipped == 2);
 }
 
 /* ---- without statistics ------------------------------------------------------------------------------------------ */
@@ -406,6 +444,7 @@ int main(void) {
       cmocka_unit_test(every_run_counts_from_nothing),
       cmocka_unit_test(a_serial_run_takes_at_least_its_work),
       cmocka_unit_test(a_lane_that_is_three_wide_has_a_peak_of_three),
+      cmocka_unit_test(a_correction_is_applied_to_every_time_and_to_no_count),
       cmocka_unit_test(without_statistics_there_are_counts_and_the_time_elapsed),
       cmocka_unit_test(before_the_first_run_all_is_zero),
       cmocka_unit_test(a_run_of_nothing_has_no_ratios),
