@@ -143,7 +143,7 @@ typedef struct ovl_stage_options {
   ovl_lane_t lane;     /* required */
   ovl_op_cb run;       /* NULL: nothing to do, its ops complete as they start */
   ovl_op_cb cancel;    /* called once for an op in flight when its microbatch or the run fails, is
-                          cancelled or outlives a deadline, on the loop's thread, perhaps while `run` is
+                          cancelled or outlives a deadline, on the loop's thread, perhaps before `run` is
                           still on its way; result ignored. The op is awaited all the same. */
   void *data;          /* op->data */
   uint64_t timeout_ns; /* an op in flight for longer fails with OVL_ETIMEDOUT; 0: never. Seen by a timer

@@ -158,7 +158,10 @@ void ovl_crew_queue(ovl_executor_t *x) {
   while (list != NULL) {
     ovl_runner_t *r = list;
     list = r->next_parked; /* before it runs and may park */
-    uv_queue_work(x->loop, &r->work, runner_main, after_work);
+    if (ovl_process_enter_pool()) {
+      uv_queue_work(x->loop, &r->work, runner_main, after_work);
+      ovl_process_leave_pool();
+    }
   }
   ovl_lock(&x->lock);
 }
@@ -389,8 +392,10 @@ void ovl_crew_recall(ovl_executor_t *x) {
     ovl_lock(&x->lock);
     bool queued = crew->runners[i].state == OVL_RUNNER_QUEUED;
     ovl_unlock(&x->lock);
-    if (queued)
+    if (queued && ovl_process_enter_pool()) {
       uv_cancel((uv_req_t *)&crew->runners[i].work); /* too late is fine: it leaves by itself */
+      ovl_process_leave_pool();
+    }
   }
 }
 

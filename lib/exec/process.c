@@ -4,16 +4,44 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <uv.h>
 
 static _Thread_local bool in_callback;
 static atomic_bool process_exits;
 static uv_once_t watch_once = UV_ONCE_INIT;
 
-static void on_exit_begins(void) { atomic_store(&process_exits, true); }
+static uv_mutex_t
+    pool_mutex;        /* held while the pool is being used, and while exit() closes it; from watch() on */
+static pid_t watching; /* the process that watches: a forked child has no threads to wait for, and perhaps
+                                 a mutex that nobody will release */
+
+static void on_exit_begins(void) {
+  bool shared = getpid() == watching;
+  if (shared)
+    uv_mutex_lock(&pool_mutex);
+  atomic_store(&process_exits, true);
+  if (shared)
+    uv_mutex_unlock(&pool_mutex);
+}
+
+bool ovl_process_enter_pool(void) {
+  uv_mutex_lock(&pool_mutex);
+  if (!atomic_load(&process_exits))
+    return true;
+  uv_mutex_unlock(&pool_mutex);
+  return false;
+}
+
+void ovl_process_leave_pool(void) { uv_mutex_unlock(&pool_mutex); }
 
 /* exit() calls its handlers before the destructors of libraries, and libuv's destructor joins its threads. */
-static void watch(void) { atexit(on_exit_begins); }
+static void watch(void) {
+  if (uv_mutex_init(&pool_mutex) != 0)
+    abort(); /* as libuv does where it cannot set up what all else stands on */
+  watching = getpid();
+  atexit(on_exit_begins);
+}
 
 void ovl_process_watch_exit(void) { uv_once(&watch_once, watch); }
 

@@ -9,6 +9,12 @@
 /* exit() has begun: runners leave after the op in hand, for libuv is about to join its threads. */
 bool ovl_process_exits(void);
 
+/* Brackets calls that give work to libuv's pool or take it back: libuv's destructor destroys the pool's mutex, and
+ * using it afterwards aborts the process. False: exit() has begun, the pool must not be touched, and leave is not
+ * called. Between the two exit() waits. Loop thread, after watch_exit, no lock held. */
+bool ovl_process_enter_pool(void);
+void ovl_process_leave_pool(void);
+
 /* From now on exit() is noticed. Any thread. */
 void ovl_process_watch_exit(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Case 6: pipelines on a thread pool that may be too small for them: they complete, and the statistics say what was
  * missing. [libuv 2618, 660] Built twice: with the pool that the environment says, and with a pool of one thread. */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,69 @@ static void case_06_no_finding_when_nothing_waited(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+/* ---- a pool that the application keeps busy --------------------------------------------------------------------- */
+
+enum { HOGS_MOST = 1024, HOG_MS = 150 };
+
+typedef struct hogs {
+  uv_work_t works[HOGS_MOST];
+  uv_timer_t timer;
+  atomic_bool free; /* they let the threads go */
+} hogs_t;
+
+static void hog(uv_work_t *work) {
+  const hogs_t *hogs = work->data;
+  while (!atomic_load(&hogs->free))
+    uv_sleep(1);
+}
+
+static void after_hog(uv_work_t *work, int status) {
+  (void)work;
+  (void)status;
+}
+
+static void free_hogs(uv_timer_t *timer) {
+  hogs_t *hogs = timer->data;
+  atomic_store(&hogs->free, true);
+  uv_close((uv_handle_t *)timer, NULL);
+}
+
+static void start_hogs(hogs_t *hogs, uv_loop_t *loop) {
+  for (unsigned i = 0; i < pool_size() && i < HOGS_MOST; i++) {
+    hogs->works[i].data = hogs;
+    assert_int_equal(uv_queue_work(loop, &hogs->works[i], hog, after_hog), 0);
+  }
+  uv_timer_init(loop, &hogs->timer);
+  hogs->timer.data = hogs;
+}
+
+/* All threads are taken at first, and the run waits for most of its time; then it has all that it can use. */
+static void case_06_finding_for_a_pool_that_others_keep_busy(void **state) {
+  static hogs_t hogs;
+  uv_loop_t loop;
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(4);
+  options.compute = options.comm = sleep_op;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  watchdog_expect("a pool that others keep busy");
+  assert_int_equal(uv_loop_init(&loop), 0);
+  start_hogs(&hogs, &loop);
+  assert_int_equal(ovl_pipeline_start(p, &loop, 5, NULL), 0);
+  uv_update_time(&loop);
+  uv_timer_start(&hogs.timer, free_hogs, HOG_MS, 0);
+  uv_run(&loop, UV_RUN_DEFAULT);
+  ovl_stats_t stats = stats_of(p);
+  print_message("busy pool: %u of %u threads, waited %.1f of %.1f ms: \"%s\"\n", (unsigned)stats.pool_peak,
+                (unsigned)stats.pool_width, (double)stats.pool_wait_ns / 1e6, (double)stats.elapsed_ns / 1e6,
+                stats.finding);
+  assert_true(stats.pool_wait_ns >= (HOG_MS - 2) * UINT64_C(1000000));
+  assert_true(stats.pool_wait_ns <= stats.elapsed_ns);
+  if (stats.pool_wait_ns > stats.elapsed_ns / 5 * 3) /* less if the machine itself is busy */
+    assert_true(names_the_pool(&stats));
+  ovl_pipeline_close(p, NULL);
+  assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(case_06_every_graph_completes),
@@ -129,6 +193,7 @@ int main(void) {
       cmocka_unit_test(case_06_finding_for_other_shapes),
       cmocka_unit_test(case_06_no_finding_without_need),
       cmocka_unit_test(case_06_no_finding_when_nothing_waited),
+      cmocka_unit_test(case_06_finding_for_a_pool_that_others_keep_busy),
   };
   set_pool_size();
   printf("a pool of %u\n", pool_size());
