@@ -30,7 +30,7 @@ static void checked(const ovl_core_t *core) { (void)core; }
 
 static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static void advance(ovl_core_t *core, uint64_t now) { core->now = max_u64(core->now, now); }
+void ovl_core_advance(ovl_core_t *core, uint64_t now) { core->now = max_u64(core->now, now); }
 
 static ovl_core_op_t *op_at(const ovl_core_t *core, uint32_t slot, uint32_t stage) {
   return &core->ops[(size_t)slot * core->plan->stage_count + stage];
@@ -344,7 +344,7 @@ void ovl_core_begin(ovl_core_t *core, ovl_mode_t mode, uint64_t count, uint64_t 
 int ovl_core_submit(ovl_core_t *core, void *item, uint64_t now) {
   if (!ovl_core_has_room(core))
     return OVL_EAGAIN;
-  advance(core, now);
+  ovl_core_advance(core, now);
   ovl_items_push(core, (ovl_core_item_t){.item = item, .arrived = now});
   settle(core);
   return 0;
@@ -355,7 +355,7 @@ bool ovl_core_has_room(const ovl_core_t *core) {
 }
 
 void ovl_core_finish_items(ovl_core_t *core, uint64_t now) {
-  advance(core, now);
+  ovl_core_advance(core, now);
   core->finished = true;
 }
 
@@ -363,7 +363,7 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   ovl_core_lane_t *lane = &core->lanes[index];
   ovl_core_op_t *op = lane->head;
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
-  advance(core, now);
+  ovl_core_advance(core, now);
   op->state = OVL_OP_RUNNING;
   op->started = core->now;
   op->pub.status = slot->fault.status;
@@ -381,7 +381,7 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
   uint64_t ended = max_u64(now, op->started);
-  advance(core, now);
+  ovl_core_advance(core, now);
   tally_end(core, op, ended);
   lane->free[lane->free_count++] = op->place;
   lane->running--;
@@ -394,13 +394,13 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
 }
 
 void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, uint64_t now) {
-  advance(core, now);
+  ovl_core_advance(core, now);
   op_failed(core, op, status, 0);
   settle(core);
 }
 
 void ovl_core_cancel(ovl_core_t *core, uint64_t now) {
-  advance(core, now);
+  ovl_core_advance(core, now);
   core->faults++;
   if (core->first.status == 0)
     core->first =
@@ -415,7 +415,7 @@ void ovl_core_cancel(ovl_core_t *core, uint64_t now) {
 }
 
 void ovl_core_retire(ovl_core_t *core, ovl_core_slot_t *slot, uint64_t now) {
-  advance(core, now);
+  ovl_core_advance(core, now);
   free_slot(core, slot);
   settle(core);
 }

@@ -200,6 +200,9 @@ uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32
 /* Holds a lane back, or lets it go on. */
 void ovl_core_hold_lane(ovl_core_t *core, uint32_t lane, bool held);
 
+/* It is later, and nothing else has happened. */
+void ovl_core_advance(ovl_core_t *core, uint64_t now);
+
 /* A running op ended. */
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now);
 

@@ -90,7 +90,8 @@ const char *ovl_stats_finding(const ovl_core_t *core, const ovl_stats_t *s) {
   bool serial = core->graph == &core->plan->graphs[OVL_SERIAL];
   if (serial || !core->options.statistics || s->ops == 0)
     return "";
-  if (matters(s->pool_wait_ns, s) && s->pool_peak < s->pool_width)
+  bool short_of_threads = s->pool_peak < s->pool_width || s->pool_wait_ns > s->elapsed_ns / 2;
+  if (matters(s->pool_wait_ns, s) && short_of_threads)
     return "the thread pool is starved: operations were ready and found no thread; raise "
            "UV_THREADPOOL_SIZE, or keep other work off the pool";
   if (!matters(s->exposed_ns, s) || s->hidden_ns > s->exposed_ns / 10)
