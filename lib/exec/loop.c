@@ -122,10 +122,11 @@ static bool poll_loop_lane(ovl_executor_t *x) {
 
 /* ---- a turn -------------------------------------------------------------------------------------------------- */
 
-/* One thing that is owed; false: nothing is. What the user should hear first, comes first. */
+/* One thing that is owed; false: nothing is. What the user should hear first, comes first; news of room before
+ * more ops, so that the queue is filled again while they run. */
 static bool do_one(ovl_executor_t *x) {
-  return tell_fault(x) || call_hook(x) || report_microbatch(x) || run_loop_op(x) || poll_loop_lane(x) ||
-         tell_room(x) || (ovl_core_over(&x->core) && ovl_loop_drop_item(x));
+  return tell_fault(x) || call_hook(x) || report_microbatch(x) || tell_room(x) || run_loop_op(x) ||
+         poll_loop_lane(x) || (ovl_core_over(&x->core) && ovl_loop_drop_item(x));
 }
 
 /* Works off what is owed until the budget is spent; true: nothing is left. */
