@@ -3,18 +3,18 @@
  *
  * A runner takes any startable op of any pool lane, runs it, reports to the core itself and takes the next;
  * it does not go back to the loop between ops. With nothing to do it spins for spin_ns, sleeps for PARK_NS,
- * and then gives its thread back, so a run that waits holds no thread for long. Only the loop may queue work,
- * so ready ops that find no runner wake the loop.
+ * or for a turn where turns have grown, and then gives its thread back, so a run that waits holds no thread
+ * for long. Only the loop may queue work, so ready ops that find no runner wake the loop.
  *
  * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
  * doubles in no time, and if it has none, others need not wait behind a long row of runners.
  *
- * A busy runner must not keep its thread for ever either: others have work queued behind it. After TURN_NS it
- * asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets a thread while the
- * one it relieves still has its own, then the pool had a thread to spare and nobody was kept waiting: the
- * relief leaves again, and the next turn may last twice as long, up to MOST_TURN_NS. Otherwise the runner
- * leaves GRACE_NS later, at the end of an op, and the relief comes when all that was queued before it has had
- * its turn.
+ * A busy runner must not keep its thread for ever either: others have work queued behind it. After a turn, of
+ * TURN_NS at first, it asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets
+ * a thread while the one it relieves still has its own, then the pool had a thread to spare and nobody was kept
+ * waiting: the relief leaves again, and turns may last twice as long from now on, up to MOST_TURN_NS. Otherwise
+ * the runner leaves GRACE_NS later, at the end of an op, the relief comes when all that was queued before it
+ * has had its turn, and turns are short again.
  *
  *   FREE -> QUEUED -> WORKING <-> SPINNING
  *                     WORKING -> PARKED -> WOKEN -> WORKING
@@ -106,6 +106,14 @@ static ovl_runner_t *find_free(const ovl_crew_t *crew) {
   return r;
 }
 
+/* A runner that waits for a thread and relieves nobody yet. */
+static ovl_runner_t *find_queued(const ovl_crew_t *crew) {
+  for (uint32_t i = 0; i < crew->count; i++)
+    if (crew->runners[i].state == OVL_RUNNER_QUEUED && crew->runners[i].relief_of == NULL)
+      return &crew->runners[i];
+  return NULL;
+}
+
 /* Marks a free runner as queued and puts it on the list of those to be given to libuv. */
 static void enlist(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_t *relief_of, ovl_runner_t ***tail) {
   set_state(crew, r, OVL_RUNNER_QUEUED);
@@ -133,16 +141,17 @@ static void enlist_reliefs(ovl_executor_t *x, ovl_runner_t ***tail) {
       continue;
     r->asked = false;
     crew->asking--;
-    bool queued = crew->by_state[OVL_RUNNER_QUEUED] > crew->leaving; /* one that waits takes its place */
-    ovl_runner_t *relief = queued ? NULL : find_free(crew);
-    if (queued || relief != NULL) {
+    ovl_runner_t *relief = find_queued(crew);
+    if (relief != NULL)
+      relief->relief_of = r;
+    else if ((relief = find_free(crew)) != NULL)
+      enlist(crew, relief, r, tail);
+    if (relief != NULL) {
       r->leave_at = now + GRACE_NS;
       crew->leaving++;
     } else {
       r->since = now; /* none to be had: it asks again after another turn */
     }
-    if (relief != NULL)
-      enlist(crew, relief, r, tail);
   }
 }
 
@@ -173,32 +182,46 @@ static void drop_relief(ovl_crew_t *crew, ovl_runner_t *r) {
     r->asked = false;
     crew->asking--;
   }
-  if (r->leave_at != 0) {
-    r->leave_at = 0;
-    crew->leaving--;
-  }
+  if (r->leave_at == 0)
+    return;
+  r->leave_at = 0;
+  crew->leaving--;
+  for (uint32_t i = 0; i < crew->count; i++)
+    if (crew->runners[i].relief_of == r)
+      crew->runners[i].relief_of = NULL;
 }
 
-/* False: it came as a relief, and the one that it relieves still has its thread. */
-static bool arrive(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
+/* The one that this came to relieve still has its thread: there is one for both, so it may stay. */
+static void spare(ovl_crew_t *crew, ovl_runner_t *relieved, uint64_t now) {
+  drop_relief(crew, relieved);
+  relieved->since = now;
+  if (crew->turn_ns < MOST_TURN_NS)
+    crew->turn_ns *= 2;
+}
+
+/* False: it came as a relief, and is one too many. */
+static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
+  ovl_crew_t *crew = &x->crew;
   ovl_runner_t *relieved = r->relief_of;
   set_state(crew, r, OVL_RUNNER_WORKING);
   r->relief_of = NULL;
   r->since = now;
-  r->turn_ns = TURN_NS;
   r->lane = OVL_NO_LANE;
-  if (++crew->on_thread > crew->peak && relieved == NULL)
+  crew->on_thread++;
+  if (relieved != NULL && relieved->leave_at != 0) {
+    spare(crew, relieved, now);
+    if (live(crew) > crew->size || work_count(x) <= looking(crew))
+      return false;
+  }
+  if (crew->on_thread > crew->peak)
     crew->peak = crew->on_thread;
-  if (relieved == NULL || relieved->leave_at == 0)
-    return true;
-  drop_relief(crew, relieved);
-  relieved->since = now;
-  relieved->turn_ns = relieved->turn_ns < MOST_TURN_NS ? relieved->turn_ns * 2 : MOST_TURN_NS;
-  return false;
+  return true;
 }
 
 static void leave(ovl_executor_t *x, ovl_runner_t *r) {
   ovl_crew_t *crew = &x->crew;
+  if (r->leave_at != 0)
+    crew->turn_ns = TURN_NS;
   drop_relief(crew, r);
   set_state(crew, r, OVL_RUNNER_LEFT);
   crew->on_thread--;
@@ -206,7 +229,7 @@ static void leave(ovl_executor_t *x, ovl_runner_t *r) {
 }
 
 static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
-  if (now < r->since + r->turn_ns)
+  if (now < r->since + x->crew.turn_ns)
     return false;
   if (r->leave_at != 0)
     return now >= r->leave_at;
@@ -293,7 +316,7 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (x->spin_ns > 1)
     spin(x, r, now, x->spin_ns);
   if (work_count(x) == 0 && !x->crew.dismissed)
-    park(x, r, PARK_NS);
+    park(x, r, x->crew.turn_ns > TURN_NS ? x->crew.turn_ns : PARK_NS);
   return work_count(x) > 0;
 }
 
@@ -344,7 +367,7 @@ static void runner_main(uv_work_t *work) {
   uint64_t now = ovl_clock_now(&x->clock);
   ovl_core_op_t *op = NULL;
   ovl_core_advance(&x->core, now); /* for whoever waited for this thread */
-  if (arrive(&x->crew, r, now)) {
+  if (arrive(x, r, now)) {
     ovl_exec_follow_up(x, true); /* one was queued fewer: perhaps there is work for another */
     op = next_op(x, r, now);
   }
@@ -440,4 +463,5 @@ void ovl_crew_reset(ovl_crew_t *crew) {
   crew->dismissed = crew->short_handed = false;
   crew->leaving = crew->asking = crew->peak = 0;
   crew->waiting_since = crew->wait_ns = 0;
+  crew->turn_ns = TURN_NS;
 }

@@ -53,7 +53,6 @@ typedef struct ovl_runner {
   struct ovl_runner *next_parked;
   uint32_t lane;     /* of its last op */
   uint64_t since;    /* its turn began */
-  uint64_t turn_ns;  /* how long it may last */
   uint64_t leave_at; /* its relief is queued: it leaves at the first op boundary after this; 0: no relief */
   bool asked;        /* wants the loop to queue a relief */
   struct ovl_runner *relief_of; /* whom it is to relieve, until it has a thread */
@@ -73,6 +72,7 @@ typedef struct ovl_crew {
   uint32_t leaving; /* runners with leave_at set: their reliefs count in their stead */
   uint32_t asking;  /* runners that asked for a relief since the loop last looked */
   uint32_t on_thread, peak;
+  uint64_t turn_ns;       /* how long a runner's turn may last */
   ovl_runner_t *parked;   /* the last to go to sleep first */
   bool dismissed;         /* the run is over: all leave */
   bool short_handed;      /* ready work found no runner: the loop is to call some */
