@@ -12,8 +12,8 @@
  * why in words. NULL for a pipeline is OVL_EINVAL unless said otherwise.
  *
  * Struct arguments start with `size`, which the _init function sets. All other fields 0 means the
- * defaults. A shorter struct of an older header is accepted; size 0, and non-zero bytes beyond what
- * this library knows, are refused with OVL_ESTRUCTSIZE. */
+ * defaults. A shorter struct of an older header is accepted; size 0 or above 4096, and
+ * non-zero bytes beyond what this library knows, are refused with OVL_ESTRUCTSIZE. */
 #ifndef OVL_PIPELINE_H
 #define OVL_PIPELINE_H
 
@@ -236,7 +236,7 @@ OVL_EXTERN void *ovl_pipeline_data(const ovl_pipeline_t *p);
 OVL_EXTERN uint32_t ovl_pipeline_window(const ovl_pipeline_t *p);
 
 /* Why the last call on `p` that describes or starts was refused, in words, naming the lane or stage;
- * "" after one that succeeded. NULL: why this thread's last ovl_pipeline_create failed. Never NULL.
+ * "" after one that succeeded; OVL_EDEADLK, which any thread may get at any time, leaves it as it is. NULL: why this thread's last ovl_pipeline_create failed. Never NULL.
  * Valid until the next such call. */
 OVL_EXTERN const char *ovl_pipeline_error(const ovl_pipeline_t *p);
 
@@ -251,6 +251,8 @@ OVL_EXTERN int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches);
 /* Starts a run on the caller's loop and returns; `done` (may be NULL) is called exactly once, never
  * from within this call, with 0 or the run's first error. When it is called nothing of the pipeline is
  * in any loop, and it may start the next run or close the pipeline. The loop is kept alive until then.
+ * The first start, run, submit or finish freezes the description: lanes, stages and dependencies stay as
+ * they are from then on, even if that call is refused after all.
  * Errors: OVL_EINVAL p or loop is NULL; OVL_EBUSY a run is in flight, or p is being closed;
  *         OVL_ETOOBIG window x stages, or window + queue, is too large; OVL_EITEMS items were submitted and the run is not OVL_STREAMING;
  *         OVL_EORDER an explicit order is for another number of microbatches, or cannot be kept; OVL_ENOMEM;
@@ -267,7 +269,7 @@ OVL_EXTERN int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uin
 OVL_EXTERN int ovl_pipeline_submit(ovl_pipeline_t *p, void *item);
 
 /* No more items: the streaming run in flight, or else the next one, drains and ends. A second call is
- * harmless. Errors: OVL_EINVAL a counted run is in flight; before the first run OVL_ETOOBIG, OVL_ENOMEM. */
+ * harmless; a counted run in between changes nothing. Errors: OVL_EINVAL a counted run is in flight; before the first run OVL_ETOOBIG, OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_finish(ovl_pipeline_t *p);
 
 /* Ends the run in flight as OVL_ON_ERROR_STOP does for an error. 0: that run will not report success.

@@ -83,7 +83,9 @@ static inline void ovl_stage_stats_init(ovl_stage_stats_t *stats) {
 }
 
 /* Each fills what the caller's struct has room for, by its `size`; nothing beyond it is written.
- * Before the first run all figures are 0. Any thread, before close.
+ * Before the first run all figures are 0. Any thread, before close. While a run is in flight its clock is
+ * still being calibrated, so the times of two snapshots may differ by some parts in a million: what did not
+ * change between them may be a little less in the second.
  * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE; OVL_ENOLANE; OVL_ENOSTAGE. */
 OVL_EXTERN int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats);
 OVL_EXTERN int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_stats_t *stats);

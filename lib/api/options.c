@@ -12,10 +12,12 @@ static size_t size_of(const void *options) {
   return size;
 }
 
+#define MOST_SIZE 4096 /* no struct will ever be that large: the size was never set */
+
 /* Fields that this library does not know are fine as long as nothing is asked of them. */
 static int check_size(const void *options, size_t known, size_t least) {
   size_t size = size_of(options);
-  if (size < least)
+  if (size < least || size > MOST_SIZE)
     return OVL_ESTRUCTSIZE;
   for (size_t i = known; i < size; i++)
     if (((const unsigned char *)options)[i] != 0)

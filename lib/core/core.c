@@ -439,7 +439,9 @@ bool ovl_core_next_fault(ovl_core_t *core, ovl_fault_t *fault, uint64_t now) {
 }
 
 void ovl_core_leave(ovl_core_t *core) {
-  core->active = core->finished = false;
+  core->active = false;
+  if (core->count == OVL_STREAMING)
+    core->finished = false; /* else it is for the streaming run that comes */
   core->next = 0; /* items that are given back from now on are the next run's */
 }
 

@@ -290,15 +290,17 @@ static void park(ovl_executor_t *x, ovl_runner_t *r, uint64_t ns) {
   set_state(&x->crew, r, OVL_RUNNER_WORKING);
 }
 
-/* Waits until the claimed lane is due, unless an op turns up, and polls it. */
+/* Waits until the claimed lane is due, and polls it; unless an op turns up, or a pause is so long that the
+ * runner should look between whether it is to leave. */
 static void attend(ovl_executor_t *x, ovl_runner_t *r, uint32_t index, uint64_t now) {
   ovl_exec_lane_t *lane = &x->lanes[index];
   uint64_t pause = lane->next_poll > now ? lane->next_poll - now : 0;
+  bool in_parts = pause > PARK_NS;
   if (pause > SHORT_PAUSE_NS)
-    park(x, r, pause);
+    park(x, r, in_parts ? PARK_NS : pause);
   else if (pause > 0)
     spin(x, r, now, pause);
-  if (x->core.startable[OVL_LANE_POOL] == 0 && !x->crew.dismissed)
+  if (x->core.startable[OVL_LANE_POOL] == 0 && !x->crew.dismissed && !in_parts)
     ovl_poll_lane(x, index);
   lane->attended = false;
   ovl_crew_summon(x, true);

@@ -246,6 +246,20 @@ static void case_05_counted_runs_take_no_items(void **state) {
   late_close("a counted run"); /* which gives the three back */
 }
 
+static void case_05_a_finish_outlasts_counted_runs(void **state) {
+  (void)state;
+  late_open(BY_FINISH, IN_THREAD);
+  assert_int_equal(ovl_pipeline_finish(late.pipeline), 0);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(ovl_pipeline_run(late.pipeline, 3), 0);
+    assert_int_equal(submit_next(), OVL_EPIPE);
+  }
+  assert_int_equal(ovl_pipeline_start(late.pipeline, &late.loop, OVL_STREAMING, on_done), 0);
+  uv_run(&late.loop, UV_RUN_DEFAULT); /* ends */
+  submit_some(1);                     /* the next run's */
+  late_close("a finish, counted runs, a streaming run");
+}
+
 /* ---- races -------------------------------------------------------------------------------------------------------- */
 
 static void produce(void *unused) {
@@ -303,6 +317,7 @@ int main(void) {
       cmocka_unit_test(case_05_finish_before_start),
       cmocka_unit_test(case_05_submits_inside_done_are_the_next_runs),
       cmocka_unit_test(case_05_counted_runs_take_no_items),
+      cmocka_unit_test(case_05_a_finish_outlasts_counted_runs),
       cmocka_unit_test(case_05_submits_race_with_the_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -249,6 +249,14 @@ static void refuses_impossible(const kind_t *kind) {
   for (size_t size = 0; size < sizeof(size_t); size++)
     if (call_with_size(kind, size) != OVL_ESTRUCTSIZE)
       fail_msg("%s of %zu bytes was not refused", kind->name, size);
+  static const size_t garbage[] = {4097, SIZE_MAX / 2, SIZE_MAX}; /* the memory ends long before */
+  for (size_t i = 0; i < COUNT(garbage); i++) {
+    void *memory = filled(kind, kind->known);
+    memcpy(memory, &garbage[i], sizeof garbage[i]);
+    if (kind->call(memory) != OVL_ESTRUCTSIZE)
+      fail_msg("%s of %zu bytes was not refused", kind->name, garbage[i]);
+    free(memory);
+  }
 }
 
 static void case_31_sizes_that_cannot_be_are_refused(void **state) {
