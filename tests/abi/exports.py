@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The headers, the version map and the shared library name the same functions, and those alone.
+"""Case 32: the headers, the version map and the shared library name the same functions, and those alone.
 
 exports.py NM LIBRARY MAP HEADER...
 """

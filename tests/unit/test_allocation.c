@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shows that every allocation of every call may fail: the call says OVL_ENOMEM, nothing leaks, nothing is half
- * built, and the same call works when there is memory again. And that a run, once under way, allocates nothing. */
+/* Case 32: every allocation of every call may fail: the call says OVL_ENOMEM, nothing leaks, nothing is half
+ * built, and the same call works when there is memory again. And a run, once under way, allocates nothing. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
