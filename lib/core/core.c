@@ -442,7 +442,7 @@ void ovl_core_leave(ovl_core_t *core) {
   core->active = false;
   if (core->count == OVL_STREAMING)
     core->finished = false; /* else it is for the streaming run that comes */
-  core->next = 0; /* items that are given back from now on are the next run's */
+  core->next = 0;           /* items that are given back from now on are the next run's */
 }
 
 bool ovl_core_over(const ovl_core_t *core) {
