@@ -132,18 +132,18 @@ static const char *check_lanes(const ovl_core_t *core) {
   uint32_t startable[2] = {0, 0}, running = 0;
   for (uint32_t l = 0; l < core->plan->lane_count; l++) {
     const ovl_core_lane_t *lane = &core->lanes[l];
-    uint32_t width = core->plan->lanes[l].width, may = lane->held ? 0 : width - lane->running;
+    uint32_t width = core->plan->lanes[l].width, running_here = count_ops(core, l, OVL_OP_RUNNING),
+             may = lane->held ? 0 : width - running_here;
     const char *wrong = check_ready_list(core, l);
     REQUIRE(wrong == NULL, wrong);
-    REQUIRE(lane->running == count_ops(core, l, OVL_OP_RUNNING), "a lane's count of running ops is wrong");
-    REQUIRE(lane->running <= width, "a lane runs more ops than its width");
-    REQUIRE(lane->free_count == width - lane->running, "a lane's places and its running ops disagree");
+    REQUIRE(running_here <= width, "a lane runs more ops than its width");
+    REQUIRE(lane->free_count == width - running_here, "a lane's places and its running ops disagree");
     uint32_t ready = lane->fixed ? lane->head != NULL : lane->ready;
     REQUIRE(lane->startable == (ready < may ? ready : may), "a lane's count of startable ops is wrong");
-    bool bit = (core->lane_bits[core->plan->lanes[l].kind][l / 64] >> (l % 64)) & 1;
+    bool bit = (*ovl_core_lane_word(core, core->plan->lanes[l].kind, l / 64) >> (l % 64)) & 1;
     REQUIRE(bit == (lane->startable > 0), "a lane's startable bit is wrong");
     startable[core->plan->lanes[l].kind] += lane->startable;
-    running += lane->running;
+    running += running_here;
   }
   REQUIRE(startable[0] == core->startable[0] && startable[1] == core->startable[1],
           "the counts of startable ops are wrong");

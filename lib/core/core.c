@@ -126,7 +126,8 @@ static void admit_one(ovl_core_t *core) {
   slot->bound = admission_bound(core, index, from.arrived);
   slot->microbatch = core->next++;
   slot->item = from.item;
-  slot->fault = (ovl_fault_t){0};
+  if (slot->fault.status != 0)
+    slot->fault = (ovl_fault_t){0};
   slot->left = slot->unstarted = stages;
   slot->state = OVL_SLOT_ACTIVE;
   core->next_slot = index + 1 == core->plan->window ? 0 : index + 1;
@@ -288,10 +289,10 @@ static ovl_role_t role_of(const ovl_core_t *core, const ovl_core_op_t *op) {
 }
 
 static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
-  const ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
-  ovl_lane_tally_t *tally = &core->tally.lanes[ovl_core_op_lane(op)];
-  if (lane->running > tally->peak)
-    tally->peak = lane->running;
+  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  uint32_t running = ovl_core_running(core, ovl_core_op_lane(op));
+  if (running > lane->peak)
+    lane->peak = running;
   if (!core->options.statistics)
     return;
   op->bound = max_u64(op->bound, lane->place_bound[op->place]);
@@ -303,19 +304,19 @@ static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
 }
 
 static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
-  uint32_t lane = ovl_core_op_lane(op);
+  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
   core->tally.ops++;
-  core->tally.lanes[lane].ops++;
+  lane->ops++;
   if (!core->options.statistics) {
     core->tally.stages[ovl_core_op_stage(op)].ops++;
     return;
   }
   uint64_t duration = ended - op->started;
   op->bound += duration;
-  core->lanes[lane].place_bound[op->place] = op->bound;
+  lane->place_bound[op->place] = op->bound;
   core->tally.bound = max_u64(core->tally.bound, op->bound);
   core->tally.work += duration;
-  core->tally.lanes[lane].busy += duration;
+  lane->busy += duration;
   ovl_tally_stage(&core->tally.stages[ovl_core_op_stage(op)], duration);
   ovl_role_t role = role_of(core, op);
   if (role != OVL_ROLE_OTHER) {
@@ -370,7 +371,6 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   op->place = lane->free[--lane->free_count];
   slot->unstarted--;
   lane->unstarted--;
-  lane->running++;
   core->running++;
   ovl_lane_remove(core, op);
   tally_start(core, op);
@@ -383,8 +383,9 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
   uint64_t ended = max_u64(now, op->started);
   ovl_core_advance(core, now);
   tally_end(core, op, ended);
-  lane->free[lane->free_count++] = op->place;
-  lane->running--;
+  if (lane->free[lane->free_count] != op->place) /* not so for a lane of width 1 */
+    lane->free[lane->free_count] = op->place;
+  lane->free_count++;
   core->running--;
   if (status != 0)
     op_failed(core, op, status, native);

@@ -33,10 +33,13 @@ typedef enum ovl_op_state {
   OVL_OP_DONE     /* ended or skipped */
 } ovl_op_state_t;
 
+/* Laid out by lines: what callbacks read, what each step writes, what few ops need. */
 typedef struct ovl_core_op {
-  ovl_op_t pub;                    /* first: what callbacks get is this struct */
-  struct ovl_core_op *prev, *next; /* its lane's ready list, or (next) the list of ops to skip */
-  uint64_t instant;                /* when it became ready, see ovl_core_t.instant */
+  _Alignas(OVL_LINE) ovl_op_t pub; /* first: what callbacks get is this struct */
+
+  _Alignas(OVL_LINE) struct ovl_core_op *next; /* its lane's ready list, or the list of ops to skip */
+  struct ovl_core_op *prev;                    /* its lane's ready list */
+  uint64_t instant;                            /* when it became ready, see ovl_core_t.instant */
   uint64_t bound;   /* v of the recurrence in ovl/stats.h: until it starts, the max over what it waits for */
   uint64_t started; /* time */
   uint32_t waits;   /* dependencies that have not ended */
@@ -47,6 +50,7 @@ typedef struct ovl_core_op {
   uint8_t busy;
   uint8_t flags;
   int result, native;
+
   uint64_t deadline;
   struct ovl_core_op *watched_prev, *watched_next;
 } ovl_core_op_t;
@@ -64,7 +68,7 @@ typedef struct ovl_fault {
 #define OVL_NO_STAGE UINT32_MAX
 
 typedef struct ovl_core_slot {
-  uint64_t microbatch;
+  _Alignas(OVL_LINE) uint64_t microbatch;
   void *item;
   uint64_t bound; /* the largest v of its ops; kept after it retired, for the next one in the slot */
   ovl_fault_t fault;
@@ -91,23 +95,27 @@ typedef struct ovl_order_source {
   const bool *loose; /* by lane: not 0 for a fixed lane that this run orders by readiness; NULL: none */
 } ovl_order_source_t;
 
+/* What each step writes comes first. */
 typedef struct ovl_core_lane {
-  ovl_core_op_t *head, *tail; /* ready ops: first ready first, ties by microbatch, then stage */
-  uint32_t ready, running;
-
-  /* A fixed lane keeps no list: head is the op whose turn it is, once that is ready. */
-  bool fixed;
+  _Alignas(OVL_LINE) ovl_core_op_t *head; /* ready ops: first ready first, ties by microbatch, then stage */
+  ovl_core_op_t *tail;
+  uint32_t ready;
+  uint32_t startable;  /* its part of ovl_core_t.startable */
+  uint32_t free_count; /* places not taken */
+  uint32_t unstarted;  /* ops of admitted microbatches WAITING or READY */
+  uint64_t ops, busy;  /* statistics */
+  uint64_t one_bound;  /* place_bound of a lane of width 1 */
+  bool held;           /* the driver lets nothing start on it */
+  bool fixed;          /* keeps no list: head is the op whose turn it is, once that is ready */
   bool exhausted;      /* no op has a turn any more */
-  ovl_op_ref_t turn;   /* whose turn it is */
-  uint64_t microbatch; /* of the order microbatch by microbatch: where it stands */
-  uint32_t place_in_microbatch;
-  uint32_t unstarted; /* ops of admitted microbatches WAITING or READY */
 
-  uint32_t startable; /* its part of ovl_core_t.startable */
-  bool held;          /* the driver lets nothing start on it */
-  uint32_t free_count;
+  uint32_t peak;
+  uint32_t one_free;     /* free of a lane of width 1 */
   uint32_t *free;        /* places not taken, as a stack */
   uint64_t *place_bound; /* by place: v of the op that ran there last */
+  ovl_op_ref_t turn;     /* whose turn it is */
+  uint64_t microbatch;   /* of the order microbatch by microbatch: where it stands */
+  uint32_t place_in_microbatch;
 } ovl_core_lane_t;
 
 /* Items submitted and not yet admitted: a ring. */
@@ -134,11 +142,13 @@ typedef struct ovl_core {
   ovl_core_slot_t *slots;
   ovl_core_lane_t *lanes;
   ovl_core_item_t *items;
+  uint64_t *more_lane_bits[2]; /* lane_bits of the lanes from 64 on */
+  uint32_t lane_words;
   uint32_t item_capacity, item_first, item_count;
 
   /* Orders the ready lists: ops that became ready in the same instant are ordered by number. The driver
    * raises it between events that are not at the same time. */
-  uint64_t instant;
+  _Alignas(OVL_LINE) uint64_t instant;
   uint64_t now;     /* the latest time seen: times given to the core may be slightly out of order */
   uint64_t started; /* time of begin() */
 
@@ -153,9 +163,8 @@ typedef struct ovl_core {
   ovl_fault_t first;  /* the run's first error */
   uint32_t faults;    /* how often something failed or was cancelled: lets the driver see that it did */
 
-  uint32_t startable[2];  /* by ovl_lane_kind_t: ops that could start now */
-  uint64_t *lane_bits[2]; /* by kind: lanes that have one */
-  uint32_t lane_words;
+  uint32_t startable[2]; /* by ovl_lane_kind_t: ops that could start now */
+  uint64_t lane_bits[2]; /* by kind: of the first 64 lanes, those that have one */
   ovl_core_op_t *skip_head, *skip_tail;
   ovl_core_slot_t *ended_head, *ended_tail; /* to be reported, in the order in which they ended */
   ovl_core_slot_t *tell_head, *tell_tail;   /* faults to be told */
@@ -235,6 +244,15 @@ static inline uint32_t ovl_core_slot_of(const ovl_core_t *core, const ovl_core_s
 
 static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ovl_core_op_t *op) {
   return &core->slots[op->pub.slot];
+}
+
+/* The word that says which lanes of the kind can start something: 64 at a time. */
+static inline uint64_t *ovl_core_lane_word(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t word) {
+  return word == 0 ? (uint64_t *)(uintptr_t)&core->lane_bits[kind] : &core->more_lane_bits[kind][word - 1];
+}
+
+static inline uint32_t ovl_core_running(const ovl_core_t *core, uint32_t lane) {
+  return core->plan->lanes[lane].width - core->lanes[lane].free_count;
 }
 
 static inline uint32_t ovl_core_op_stage(const ovl_core_op_t *op) { return op->pub.stage.id - 1; }

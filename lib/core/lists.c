@@ -53,7 +53,7 @@ void ovl_lane_update(ovl_core_t *core, uint32_t index) {
     startable = ready;
   core->startable[kind] += startable - lane->startable;
   lane->startable = startable;
-  uint64_t bit = UINT64_C(1) << (index % 64), *word = &core->lane_bits[kind][index / 64];
+  uint64_t bit = UINT64_C(1) << (index % 64), *word = ovl_core_lane_word(core, kind, index / 64);
   *word = startable > 0 ? *word | bit : *word & ~bit;
 }
 
@@ -64,9 +64,9 @@ uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32
       core->lanes[preferred].startable > 0)
     return preferred;
   uint32_t word = 0;
-  while (core->lane_bits[kind][word] == 0)
+  while (*ovl_core_lane_word(core, kind, word) == 0)
     word++;
-  return word * 64 + (uint32_t)__builtin_ctzll(core->lane_bits[kind][word]);
+  return word * 64 + (uint32_t)__builtin_ctzll(*ovl_core_lane_word(core, kind, word));
 }
 
 void ovl_core_hold_lane(ovl_core_t *core, uint32_t lane, bool held) {

@@ -26,6 +26,11 @@ void ovl_core_bind(ovl_core_t *core, ovl_pipeline_t *pipeline, void *(*data_of)(
 }
 
 static int lane_init(ovl_core_lane_t *lane, uint32_t width, const ovl_memory_t *memory) {
+  if (width == 1) {
+    lane->free = &lane->one_free;
+    lane->place_bound = &lane->one_bound;
+    return 0;
+  }
   lane->free = ovl_memory_array(memory, width, sizeof *lane->free);
   lane->place_bound = ovl_memory_array(memory, width, sizeof *lane->place_bound);
   return lane->free != NULL && lane->place_bound != NULL ? 0 : OVL_ENOMEM;
@@ -52,12 +57,12 @@ static int tables_init(ovl_core_t *core) {
   core->ops = ovl_memory_array(memory, op_count, sizeof *core->ops);
   core->slots = ovl_memory_array(memory, plan->window, sizeof *core->slots);
   core->items = ovl_memory_array(memory, core->item_capacity, sizeof *core->items);
-  core->lane_bits[0] = ovl_memory_array(memory, core->lane_words, sizeof *core->lane_bits[0]);
-  core->lane_bits[1] = ovl_memory_array(memory, core->lane_words, sizeof *core->lane_bits[1]);
-  core->tally.lanes = ovl_memory_array(memory, plan->lane_count, sizeof *core->tally.lanes);
+  for (int kind = 0; kind < 2; kind++)
+    core->more_lane_bits[kind] =
+        ovl_memory_array(memory, core->lane_words - 1, sizeof *core->more_lane_bits[kind]);
   core->tally.stages = ovl_memory_array(memory, plan->stage_count, sizeof *core->tally.stages);
   bool whole = core->ops != NULL && core->slots != NULL && core->items != NULL &&
-               core->lane_bits[0] != NULL && core->lane_bits[1] != NULL && core->tally.lanes != NULL &&
+               core->more_lane_bits[0] != NULL && core->more_lane_bits[1] != NULL &&
                core->tally.stages != NULL;
   return whole ? 0 : OVL_ENOMEM;
 }
@@ -81,17 +86,22 @@ int ovl_core_init(ovl_core_t *core, const ovl_plan_t *plan, const ovl_core_optio
   return 0;
 }
 
+static void lane_finish(ovl_core_lane_t *lane, const ovl_memory_t *memory) {
+  if (lane->free == &lane->one_free)
+    return;
+  ovl_memory_free(memory, lane->free);
+  ovl_memory_free(memory, lane->place_bound);
+}
+
 void ovl_core_finish(ovl_core_t *core) {
   const ovl_memory_t memory = core->memory;
   for (uint32_t l = 0; core->lanes != NULL && l < core->plan->lane_count; l++) {
-    ovl_memory_free(&memory, core->lanes[l].free);
-    ovl_memory_free(&memory, core->lanes[l].place_bound);
+    lane_finish(&core->lanes[l], &memory);
   }
   ovl_memory_free(&memory, core->lanes);
   ovl_memory_free(&memory, core->tally.stages);
-  ovl_memory_free(&memory, core->tally.lanes);
-  ovl_memory_free(&memory, core->lane_bits[1]);
-  ovl_memory_free(&memory, core->lane_bits[0]);
+  ovl_memory_free(&memory, core->more_lane_bits[1]);
+  ovl_memory_free(&memory, core->more_lane_bits[0]);
   ovl_memory_free(&memory, core->items);
   ovl_memory_free(&memory, core->slots);
   ovl_memory_free(&memory, core->ops);
@@ -100,7 +110,8 @@ void ovl_core_finish(ovl_core_t *core) {
 
 static void lane_reset(ovl_core_lane_t *lane, uint32_t width) {
   lane->head = lane->tail = NULL;
-  lane->ready = lane->running = lane->startable = lane->unstarted = 0;
+  lane->ready = lane->startable = lane->unstarted = lane->peak = 0;
+  lane->ops = lane->busy = 0;
   lane->held = false;
   lane->free_count = width;
   for (uint32_t place = 0; place < width; place++) {
@@ -111,9 +122,8 @@ static void lane_reset(ovl_core_lane_t *lane, uint32_t width) {
 
 static void tally_reset(ovl_core_t *core) {
   ovl_tally_t *tally = &core->tally;
-  memset(tally->lanes, 0, core->plan->lane_count * sizeof *tally->lanes);
   memset(tally->stages, 0, core->plan->stage_count * sizeof *tally->stages);
-  *tally = (ovl_tally_t){.lanes = tally->lanes, .stages = tally->stages};
+  *tally = (ovl_tally_t){.stages = tally->stages};
 }
 
 void ovl_core_reset(ovl_core_t *core) {
@@ -123,8 +133,9 @@ void ovl_core_reset(ovl_core_t *core) {
     core->ops[i].state = OVL_OP_IDLE;
   for (uint32_t l = 0; l < core->plan->lane_count; l++)
     lane_reset(&core->lanes[l], core->plan->lanes[l].width);
-  memset(core->lane_bits[0], 0, core->lane_words * sizeof *core->lane_bits[0]);
-  memset(core->lane_bits[1], 0, core->lane_words * sizeof *core->lane_bits[1]);
+  for (int kind = 0; kind < 2; kind++)
+    for (uint32_t word = 0; word < core->lane_words; word++)
+      *ovl_core_lane_word(core, kind, word) = 0;
   core->startable[0] = core->startable[1] = 0;
   core->next = 0;
   core->next_slot = core->in_flight = core->running = core->faults = 0;

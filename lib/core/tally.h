@@ -6,15 +6,12 @@
 
 #include <stdint.h>
 
+#include "core/memory.h"
 #include "ovl/pipeline.h"
 
-typedef struct ovl_lane_tally {
-  uint64_t ops, busy;
-  uint32_t peak;
-} ovl_lane_tally_t;
-
 typedef struct ovl_stage_tally {
-  uint64_t ops, failed, skipped;
+  _Alignas(OVL_LINE) uint64_t ops;
+  uint64_t failed, skipped;
   uint64_t total, min, max;
 } ovl_stage_tally_t;
 
@@ -25,7 +22,6 @@ typedef struct ovl_tally {
   uint64_t hidden, exposed;
   uint64_t roles_since; /* hidden and exposed are counted up to here */
   uint32_t running[3];  /* ops, by ovl_role_t of their lane */
-  ovl_lane_tally_t *lanes;
   ovl_stage_tally_t *stages;
 } ovl_tally_t;
 

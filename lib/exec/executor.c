@@ -111,7 +111,8 @@ void ovl_executor_finish(ovl_executor_t *x) {
 /* Room that was asked for before the run is still owed. */
 static void reset(ovl_executor_t *x) {
   for (uint32_t l = 0; l < x->core.plan->lane_count; l++)
-    x->lanes[l] = (ovl_exec_lane_t){.launches = x->lanes[l].launches};
+    x->lanes[l] =
+        (ovl_exec_lane_t){.launches = x->lanes[l].launches, .polled = x->lane_hooks[l].poll != NULL};
   ovl_crew_reset(&x->crew);
   x->wake_sent = x->draining = x->collecting = false;
   x->faults_seen = 0;

@@ -85,6 +85,7 @@ typedef struct ovl_exec_lane {
   uint32_t calls;       /* callbacks on their way */
   uint32_t outstanding; /* ops that returned OVL_PENDING and have not ended */
   bool launches; /* its last callback returned OVL_PENDING: they only begin something; kept between runs */
+  bool polled;   /* has a poll hook: calls and progress are counted */
   bool attended; /* a runner, or the loop, polls it or pauses between two polls */
   uint64_t progress;    /* completions, to see whether a poll brought any */
   uint64_t pause;       /* to the next poll */
@@ -123,51 +124,48 @@ typedef enum ovl_exec_phase {
 enum { OVL_EXEC_HANDLES = 4 };
 
 typedef struct ovl_executor {
-  ovl_lock_t lock;
-  ovl_pipeline_t *pipeline; /* what callbacks are given; not looked into */
-  const ovl_stage_hooks_t *stage_hooks;
+  /* Given before a run or at its start, and from then on only read, also without the lock. */
+  _Alignas(OVL_LINE) const ovl_stage_hooks_t *stage_hooks;
   const ovl_lane_hooks_t *lane_hooks;
+  ovl_pipeline_t *pipeline; /* what callbacks are given; not looked into */
+  ovl_clock_t clock;
+  uint64_t spin_ns;
+  uint64_t shortest_timeout; /* of all stages; 0: none has one */
+  ovl_exec_lane_t *lanes;
+  uint32_t *poll_lanes; /* lanes with a poll hook */
+  uint32_t poll_lane_count;
   ovl_run_hooks_t hooks;
   ovl_memory_t memory;
-
-  ovl_exec_phase_t phase;
-  bool close_wanted; /* the pipeline is to be closed after the run */
+  uv_loop_t *loop;
   ovl_pipeline_cb done;
   int *status_out; /* loop thread: where a blocking run wants its status */
-  uv_loop_t *loop;
-  ovl_clock_t clock;
 
-  uv_async_t async; /* loop thread, but for uv_async_send */
-  uv_timer_t deadline_timer;
-  uv_timer_t poll_timer;
-  uv_idle_t poll_idle;
-  uint32_t open_handles; /* loop thread */
-  bool collecting;       /* loop thread: handles are being closed */
-  bool wake_sent;        /* the loop will drain */
-  bool draining;         /* the loop is draining: it looks again before it leaves */
-
+  /* What is looked at whenever something changes. */
+  _Alignas(OVL_LINE) ovl_lock_t lock;
+  ovl_exec_phase_t phase;
+  bool close_wanted;    /* the pipeline is to be closed after the run */
+  bool room_wanted;     /* a submit was refused: on_room is owed */
+  bool wake_sent;       /* the loop will drain */
+  bool draining;        /* the loop is draining: it looks again before it leaves */
+  uint32_t faults_seen; /* of core.faults */
+  uint32_t hooks_owed;
+  uint32_t launch_lanes;  /* how many lanes launch */
+  ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */
   ovl_core_t core;
-  uint32_t faults_seen;  /* of core.faults */
-  bool room_wanted;      /* a submit was refused: on_room is owed */
+  ovl_crew_t crew;
   uint64_t elapsed;      /* of the last run */
   double correction;     /* for all of its times, see ovl_clock_correction */
   uint64_t loop_longest; /* callback on a loop lane */
 
-  ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */
-  uint32_t hooks_owed;
-  uint64_t shortest_timeout; /* of all stages; 0: none has one */
+  uv_async_t async; /* loop thread, but for uv_async_send; as all that follows */
+  uv_timer_t deadline_timer;
+  uv_timer_t poll_timer;
+  uv_idle_t poll_idle;
+  uint32_t open_handles;
+  bool collecting; /* handles are being closed */
 
-  ovl_exec_lane_t *lanes;
-  uint32_t launch_lanes; /* how many lanes launch */
-  uint32_t *poll_lanes;  /* lanes with a poll hook */
-  uint32_t poll_lane_count;
-  uint64_t spin_ns;
-  ovl_crew_t crew;
-
-  /* Not 0 when a spinning runner should look: read without the lock, so kept off the lines above. (Padding,
-   * since a user's allocator gives no more than malloc's alignment.) */
-  char apart[64];
-  atomic_uint hint;
+  /* Not 0 when a spinning runner should look: read without the lock. */
+  _Alignas(OVL_LINE) atomic_uint hint;
 } ovl_executor_t;
 
 /* ---- executor.c: a run's start and end; requests ------------------------------------------------------- */

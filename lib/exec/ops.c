@@ -99,7 +99,8 @@ ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint64_t now)
     op->deadline = stage->timeout_ns != 0 ? later(now, stage->timeout_ns) : UINT64_MAX;
     watch(x, op);
   }
-  x->lanes[lane].calls++;
+  if (x->lanes[lane].polled)
+    x->lanes[lane].calls++;
   return op;
 }
 
@@ -119,7 +120,8 @@ static void note_result(ovl_core_op_t *op, int result) {
 void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
   if (is_watched(hooks_of(x, op)))
     unwatch(x, op);
-  x->lanes[ovl_core_op_lane(op)].progress++;
+  if (x->lanes[ovl_core_op_lane(op)].polled)
+    x->lanes[ovl_core_op_lane(op)].progress++;
   x->core.instant++;
   bool expired = op->flags & OVL_OP_EXPIRED;
   ovl_core_end(&x->core, op, expired ? 0 : op->result, op->native, now);
@@ -127,7 +129,8 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
 
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now) {
   ovl_exec_lane_t *lane = &x->lanes[ovl_core_op_lane(op)];
-  lane->calls--;
+  if (lane->polled)
+    lane->calls--;
   if (lane->launches != (result == OVL_PENDING)) {
     lane->launches = !lane->launches;
     x->launch_lanes += lane->launches ? 1 : UINT32_MAX;

@@ -25,7 +25,7 @@ void ovl_stats_of_core(const ovl_core_t *core, uint64_t elapsed, ovl_stats_t *s)
 }
 
 void ovl_stats_of_lane(const ovl_core_t *core, uint32_t lane, uint64_t elapsed, ovl_lane_stats_t *s) {
-  const ovl_lane_tally_t *t = &core->tally.lanes[lane];
+  const ovl_core_lane_t *t = &core->lanes[lane];
   ovl_lane_stats_init(s);
   s->ops = t->ops;
   s->busy_ns = t->busy;

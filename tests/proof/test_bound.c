@@ -155,7 +155,7 @@ static void the_bound_of_a_core_is_repeated_by_the_simulator(void **state) {
 
 static uint64_t busy_of(ovl_pipeline_t *p, uint32_t lane) {
   ovl_lock(&p->exec.lock);
-  uint64_t busy = p->exec.core.tally.lanes[lane].busy;
+  uint64_t busy = p->exec.core.lanes[lane].busy;
   ovl_unlock(&p->exec.lock);
   return busy;
 }
