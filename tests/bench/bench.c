@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "bench_clock.h"
+#include "bench_line.h"
 #include "bench_options.h"
 #include "bench_system.h"
 #include "ovl.h"
@@ -99,6 +100,15 @@ static void write_header(FILE *file, const void *data) {
     fputs(": ", file);
     bench_json_string(file, bench_systems[s]->what);
   }
+  fputs("\n  },\n  \"line_ns\": {", file);
+  const char *separator = "\n    ";
+  for (size_t s = 0; s < bench_scenario_count; s++)
+    if (bench->options.scenarios[s]) {
+      fputs(separator, file);
+      bench_json_string(file, bench_scenarios[s].name);
+      fprintf(file, ": %.1f", bench->line_ns[s]);
+      separator = ",\n    ";
+    }
   fputs("\n  },\n", file);
 }
 
@@ -111,9 +121,13 @@ static void write_json(bench_t *bench, FILE *file) {
 }
 
 static void run_all(bench_t *bench) {
-  for (size_t s = 0; s < bench_scenario_count; s++)
-    if (bench->options.scenarios[s])
-      bench_scenarios[s].run(bench, &bench_scenarios[s]);
+  for (size_t s = 0; s < bench_scenario_count; s++) {
+    if (!bench->options.scenarios[s])
+      continue;
+    bench->line_ns[s] = bench_line_ns();
+    bench_scenarios[s].run(bench, &bench_scenarios[s]);
+    printf("(before it a line of cache took %.0f ns from one processor to another)\n", bench->line_ns[s]);
+  }
   bench_report_progress_over(&bench->report);
 }
 
