@@ -57,7 +57,7 @@ static int tables_init(ovl_core_t *core) {
   core->ops = ovl_memory_array(memory, op_count, sizeof *core->ops);
   core->slots = ovl_memory_array(memory, plan->window, sizeof *core->slots);
   core->items = ovl_memory_array(memory, core->item_capacity, sizeof *core->items);
-  for (int kind = 0; kind < 2; kind++)
+  for (ovl_lane_kind_t kind = 0; kind < 2; kind++)
     core->more_lane_bits[kind] =
         ovl_memory_array(memory, core->lane_words - 1, sizeof *core->more_lane_bits[kind]);
   core->tally.stages = ovl_memory_array(memory, plan->stage_count, sizeof *core->tally.stages);
@@ -133,7 +133,7 @@ void ovl_core_reset(ovl_core_t *core) {
     core->ops[i].state = OVL_OP_IDLE;
   for (uint32_t l = 0; l < core->plan->lane_count; l++)
     lane_reset(&core->lanes[l], core->plan->lanes[l].width);
-  for (int kind = 0; kind < 2; kind++)
+  for (ovl_lane_kind_t kind = 0; kind < 2; kind++)
     for (uint32_t word = 0; word < core->lane_words; word++)
       *ovl_core_lane_word(core, kind, word) = 0;
   core->startable[0] = core->startable[1] = 0;
