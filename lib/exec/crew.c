@@ -3,8 +3,8 @@
  *
  * A runner takes any startable op of any pool lane, runs it, reports to the core itself and takes the next;
  * it does not go back to the loop between ops. With nothing to do it spins for spin_ns, sleeps for PARK_NS,
- * or for a turn where turns have grown, and then gives its thread back, so a run that waits holds no thread
- * for long. Only the loop may queue work, so ready ops that find no runner wake the loop.
+ * or until its turn is over where turns have grown, and then gives its thread back, so a run that waits holds
+ * no thread for long. Only the loop may queue work, so ready ops that find no runner wake the loop.
  *
  * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
  * doubles in no time, and if it has none, others need not wait behind a long row of runners.
@@ -191,7 +191,8 @@ static void drop_relief(ovl_crew_t *crew, ovl_runner_t *r) {
       crew->runners[i].relief_of = NULL;
 }
 
-/* The one that this came to relieve still has its thread: there is one for both, so it may stay. */
+/* The one that this came to relieve still has its thread, and nobody has given one up for it: the pool has one to
+ * spare, so both may stay. */
 static void spare(ovl_crew_t *crew, ovl_runner_t *relieved, uint64_t now) {
   drop_relief(crew, relieved);
   relieved->since = now;
@@ -209,9 +210,14 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   r->lane = OVL_NO_LANE;
   crew->on_thread++;
   if (relieved != NULL && relieved->leave_at != 0) {
-    spare(crew, relieved, now);
-    if (live(crew) > crew->size || work_count(x) <= looking(crew))
-      return false;
+    ovl_runner_t *other = find_queued(crew);
+    if (other != NULL) { /* this has the thread of one that left for the other: they change places */
+      other->relief_of = relieved;
+    } else {
+      spare(crew, relieved, now);
+      if (live(crew) > crew->size || work_count(x) <= looking(crew))
+        return false;
+    }
   }
   if (crew->on_thread > crew->peak)
     crew->peak = crew->on_thread;
@@ -220,8 +226,6 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 
 static void leave(ovl_executor_t *x, ovl_runner_t *r) {
   ovl_crew_t *crew = &x->crew;
-  if (r->leave_at != 0)
-    crew->turn_ns = TURN_NS;
   drop_relief(crew, r);
   set_state(crew, r, OVL_RUNNER_LEFT);
   crew->on_thread--;
@@ -229,11 +233,13 @@ static void leave(ovl_executor_t *x, ovl_runner_t *r) {
 }
 
 static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
-  if (now < r->since + x->crew.turn_ns)
-    return false;
-  if (r->leave_at != 0)
-    return now >= r->leave_at;
-  if (!r->asked) {
+  if (r->leave_at != 0) {
+    bool over = now >= r->leave_at;
+    if (over)
+      x->crew.turn_ns = TURN_NS; /* others do wait for threads */
+    return over;
+  }
+  if (now >= r->since + x->crew.turn_ns && !r->asked) {
     r->asked = true;
     x->crew.asking++;
     if (!x->draining)
@@ -306,6 +312,13 @@ static void attend(ovl_executor_t *x, ovl_runner_t *r, uint32_t index, uint64_t 
   ovl_crew_summon(x, true);
 }
 
+/* How long one with nothing to do keeps its thread: until its turn is over, where the pool has threads to spare. */
+static uint64_t idle_time(const ovl_executor_t *x, const ovl_runner_t *r) {
+  uint64_t now = ovl_clock_now(&x->clock), end = r->since + x->crew.turn_ns;
+  bool spare = x->crew.turn_ns > TURN_NS && !r->asked && r->leave_at == 0;
+  return spare && end > now + PARK_NS ? end - now : PARK_NS;
+}
+
 /* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
 static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   uint32_t lane = ovl_poll_claim(x, OVL_LANE_POOL, now, false);
@@ -318,7 +331,7 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (x->spin_ns > 1)
     spin(x, r, now, x->spin_ns);
   if (work_count(x) == 0 && !x->crew.dismissed)
-    park(x, r, x->crew.turn_ns > TURN_NS ? x->crew.turn_ns : PARK_NS);
+    park(x, r, idle_time(x, r));
   return work_count(x) > 0;
 }
 
@@ -329,6 +342,7 @@ static void poll_if_due(ovl_executor_t *x, uint64_t now) {
   if (lane != OVL_NO_LANE) {
     ovl_poll_lane(x, lane);
     x->lanes[lane].attended = false;
+    ovl_crew_summon(x, true); /* ops of the lane may have become ready while it was held */
   }
 }
 

@@ -290,9 +290,10 @@ void explore(explorer_t *x, const pair_shape_t *shape, const explore_limits_t *l
 }
 
 explorer_t *explorer_new(void) {
-  explorer_t *x = calloc(1, sizeof *x);
+  explorer_t *x = aligned_alloc(_Alignof(explorer_t), sizeof *x);
   if (x == NULL)
     return NULL;
+  memset(x, 0, sizeof *x);
   x->seen = calloc(MOST_STATES, sizeof *x->seen);
   x->round_of = calloc(MOST_STATES, sizeof *x->round_of);
   if (x->seen == NULL || x->round_of == NULL) {

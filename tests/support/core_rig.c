@@ -3,14 +3,16 @@
 #include "support/core_rig.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/cmocka_all.h"
 
 /* ---- describing ----------------------------------------------------------------------------------------------- */
 
 rig_t *rig_new(uint32_t window) {
-  rig_t *rig = calloc(1, sizeof *rig);
+  rig_t *rig = aligned_alloc(_Alignof(rig_t), sizeof *rig);
   assert_non_null(rig);
+  memset(rig, 0, sizeof *rig);
   rig->window = window;
   rig->options.statistics = true;
   return rig;

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Shows when the crew takes a pool to have threads to spare: when a relief gets one although nobody gave one up. Turns
+ * grow then, and stay short on a pool that the crew fills by itself, however long its ops are. */
+#include <stdlib.h>
+#include <uv.h>
+
+#include "api/pipeline.h"
+#include "support/describe.h"
+#include "support/nap.h"
+#include "support/watchdog.h"
+
+enum { THREADS = 4, COUNT = 24, SHORT_OPS = 15 };
+
+#define MS UINT64_C(1000000)
+
+static uint64_t longest_turn;
+
+/* On one lane of width 1, so one at a time. Not at the end, when lanes have nothing to do any more. */
+static int look(ovl_op_t *op) {
+  ovl_executor_t *x = &op->pipeline->exec;
+  nap_for(MS, MS);
+  ovl_lock(&x->lock);
+  if (op->microbatch < COUNT / 2 && x->crew.turn_ns > longest_turn)
+    longest_turn = x->crew.turn_ns;
+  ovl_unlock(&x->lock);
+  return 0;
+}
+
+static int take_long(ovl_op_t *op) {
+  (void)op;
+  nap_for(SHORT_OPS * MS, MS);
+  return 0;
+}
+
+static ovl_stage_t add_free_stage(ovl_pipeline_t *p, ovl_lane_t lane, ovl_op_cb run) {
+  ovl_stage_options_t stage = stage_options(lane, run, NULL);
+  stage.unchained = true;
+  return add_stage_with(p, &stage);
+}
+
+/* Lanes that never wait for one another, busy alike: `longs` with one op a microbatch, one with many. */
+static void run_lanes(unsigned longs) {
+  ovl_pipeline_options_t options = pipeline_options(COUNT);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  watchdog_expect("lanes that are busy alike");
+  longest_turn = 0;
+  for (unsigned i = 0; i < longs; i++)
+    add_free_stage(p, add_lane(p, OVL_LANE_POOL, 1), take_long);
+  ovl_lane_t lane = add_lane(p, OVL_LANE_POOL, 1);
+  for (int i = 0; i < SHORT_OPS; i++)
+    add_free_stage(p, lane, look);
+  assert_int_equal(ovl_pipeline_run(p, COUNT), 0);
+  ovl_pipeline_close(p, NULL);
+}
+
+static void turns_stay_short_on_a_full_pool(void **state) {
+  (void)state;
+  run_lanes(THREADS - 1);
+  assert_in_range(longest_turn, 10 * MS, 20 * MS); /* a thread was to spare before the last runner had one */
+}
+
+static void turns_grow_where_there_are_threads_to_spare(void **state) {
+  (void)state;
+  uint64_t longest = 0;
+  for (int tries = 0; tries < 20 && longest < 40 * MS; tries++) { /* reliefs may be late on a busy machine */
+    run_lanes(1);
+    longest = longest_turn;
+  }
+  assert_in_range(longest, 40 * MS, 80 * MS);
+}
+
+int main(void) {
+  setenv("UV_THREADPOOL_SIZE", "4", 1); /* THREADS; before libuv makes them */
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(turns_stay_short_on_a_full_pool),
+      cmocka_unit_test(turns_grow_where_there_are_threads_to_spare),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
