@@ -141,7 +141,7 @@ static void enlist_reliefs(ovl_executor_t *x, ovl_runner_t ***tail) {
       continue;
     r->asked = false;
     crew->asking--;
-    ovl_runner_t *relief = find_queued(crew);
+    ovl_runner_t *relief = crew->owed == 0 ? find_queued(crew) : NULL; /* not one that has a thread coming */
     if (relief != NULL)
       relief->relief_of = r;
     else if ((relief = find_free(crew)) != NULL)
@@ -209,8 +209,10 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   r->since = now;
   r->lane = OVL_NO_LANE;
   crew->on_thread++;
+  bool given_up = crew->owed > 0;
+  crew->owed -= given_up;
   if (relieved != NULL && relieved->leave_at != 0) {
-    ovl_runner_t *other = find_queued(crew);
+    ovl_runner_t *other = given_up ? find_queued(crew) : NULL;
     if (other != NULL) { /* this has the thread of one that left for the other: they change places */
       other->relief_of = relieved;
     } else {
@@ -226,6 +228,7 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 
 static void leave(ovl_executor_t *x, ovl_runner_t *r) {
   ovl_crew_t *crew = &x->crew;
+  crew->owed += r->leave_at != 0;
   drop_relief(crew, r);
   set_state(crew, r, OVL_RUNNER_LEFT);
   crew->on_thread--;
@@ -477,7 +480,7 @@ void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory) {
 
 void ovl_crew_reset(ovl_crew_t *crew) {
   crew->dismissed = crew->short_handed = false;
-  crew->leaving = crew->asking = crew->peak = 0;
+  crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->waiting_since = crew->wait_ns = 0;
   crew->turn_ns = TURN_NS;
 }

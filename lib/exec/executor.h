@@ -70,6 +70,7 @@ typedef struct ovl_crew {
   uint32_t size;   /* ops of pool lanes that can run at once */
   uint32_t by_state[OVL_RUNNER_LEFT + 1];
   uint32_t leaving; /* runners with leave_at set: their reliefs count in their stead */
+  uint32_t owed;    /* threads that runners gave up for their reliefs, and no runner has got since */
   uint32_t asking;  /* runners that asked for a relief since the loop last looked */
   uint32_t on_thread, peak;
   uint64_t turn_ns;       /* how long a runner's turn may last */
