@@ -202,7 +202,7 @@ class Text(unittest.TestCase):
     def test_everything_is_there(self):
         out = self.show("-n", "6", "-c", "20", "-m", "12.5")
         for words in ("6 microbatches", "compute 20 ms", "communication 12.5 ms", "window", "theory", "serial",
-                      "overlapped", "speedup", "efficiency", "195.000", "132.500"):
+                      "overlapped", "speedup", "efficiency", "processor", "195.000", "132.500"):
             self.assertIn(words, out)
 
     def test_both_lanes_of_both_runs_show_each_microbatch_once_and_in_order(self):
