@@ -1,52 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows that the guarantees hold for random pipelines that are driven at random, and that the model which says so
- * would see it if they did not.
- *
- *   OVL_SEED=N        plays the games N, N + 1, ...; without it they are new ones every time
- *   OVL_ITERATIONS=N  so many of them */
-#include <errno.h>
+ * would see it if they did not. OVL_SEED=N plays the games N, N + 1, ..., see support/seed.h. */
 #include <inttypes.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "random/game.h"
 #include "support/cmocka_all.h"
+#include "support/seed.h"
 
 enum { GAMES = 1500, MUTANT_GAMES = 2000 };
 
-static uint64_t first_seed, games;
-
-/* ---- the seed is said whatever happens --------------------------------------------------------------------------------- */
-
-static char last_words[64]; /* for on_abort, which may not format anything */
-
-static void on_abort(int signal_number) {
-  (void)signal_number;
-  if (write(STDERR_FILENO, last_words, strlen(last_words)) < 0)
-    _exit(1);
-}
+static uint64_t games;
 
 static game_result_t play(uint64_t seed, mutant_t mutant, bool compare) {
-  snprintf(last_words, sizeof last_words, "again with OVL_SEED=%" PRIu64 " OVL_ITERATIONS=1\n", seed);
+  seed_round(seed); /* said whatever happens */
   return game_play(seed, mutant, compare);
-}
-
-static uint64_t number_from(const char *variable, uint64_t otherwise) {
-  const char *text = getenv(variable);
-  if (text == NULL || *text == '\0')
-    return otherwise;
-  char *end;
-  errno = 0;
-  uint64_t number = strtoull(text, &end, 0);
-  if (errno != 0 || *end != '\0') {
-    fprintf(stderr, "%s=%s is not a number\n", variable, text);
-    exit(1);
-  }
-  return number;
 }
 
 /* ---- tests ---------------------------------------------------------------------------------------------------------------- */
@@ -55,16 +23,16 @@ static void the_guarantees_hold(void **state) {
   (void)state;
   uint64_t ops = 0, steps = 0, cyclic = 0;
   for (uint64_t game = 0; game < games; game++) {
-    game_result_t result = play(first_seed + game, NO_MUTANT, true);
+    game_result_t result = play(seed_first() + game, NO_MUTANT, true);
     if (result.wrong != NULL)
-      fail_msg("%s; %s", result.wrong, last_words);
+      fail_msg("%s; %s", result.wrong, seed_words());
     ops += result.ops;
     steps += result.steps;
     cyclic += result.cyclic;
   }
   print_message("%" PRIu64 " games from OVL_SEED=%" PRIu64 ": %" PRIu64 " ops in %" PRIu64 " steps, %" PRIu64
                 " pipelines with a cycle\n",
-                games, first_seed, ops, steps, cyclic);
+                games, seed_first(), ops, steps, cyclic);
   if (games >= GAMES)
     assert_true(ops > games * 10); /* they were games worth playing */
 }
@@ -119,9 +87,8 @@ static void every_mutant_is_seen(void **state) {
 }
 
 int main(void) {
-  first_seed = number_from("OVL_SEED", (uint64_t)time(NULL) * 1000000);
-  games = number_from("OVL_ITERATIONS", GAMES);
-  signal(SIGABRT, on_abort);
+  seed_init();
+  games = seed_rounds(GAMES);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_guarantees_hold),
       cmocka_unit_test(the_same_seed_plays_the_same_game),
