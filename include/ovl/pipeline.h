@@ -143,7 +143,7 @@ typedef struct ovl_stage_options {
   ovl_lane_t lane;     /* required */
   ovl_op_cb run;       /* NULL: nothing to do, its ops complete as they start */
   ovl_op_cb cancel;    /* called once for an op in flight when its microbatch or the run fails, is
-                          cancelled or outlives a deadline, on the loop's thread, perhaps before `run` is
+                          cancelled or outlives a deadline, on the loop's thread, perhaps while `run` is
                           still on its way; result ignored. The op is awaited all the same. */
   void *data;          /* op->data */
   uint64_t timeout_ns; /* an op in flight for longer fails with OVL_ETIMEDOUT; 0: never. Seen by a timer
@@ -236,8 +236,8 @@ OVL_EXTERN void *ovl_pipeline_data(const ovl_pipeline_t *p);
 OVL_EXTERN uint32_t ovl_pipeline_window(const ovl_pipeline_t *p);
 
 /* Why the last call on `p` that describes or starts was refused, in words, naming the lane or stage;
- * "" after one that succeeded; OVL_EDEADLK, which any thread may get at any time, leaves it as it is. NULL: why this thread's last ovl_pipeline_create failed. Never NULL.
- * Valid until the next such call. */
+ * "" after one that succeeded; OVL_EDEADLK, which any thread may get at any time, leaves it as it is.
+ * NULL: why this thread's last ovl_pipeline_create failed. Never NULL. Valid until the next such call. */
 OVL_EXTERN const char *ovl_pipeline_error(const ovl_pipeline_t *p);
 
 /* ---- running ----------------------------------------------------------------------------------- */
@@ -254,7 +254,8 @@ OVL_EXTERN int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches);
  * The first start, run, submit or finish freezes the description: lanes, stages and dependencies stay as
  * they are from then on, even if that call is refused after all.
  * Errors: OVL_EINVAL p or loop is NULL; OVL_EBUSY a run is in flight, or p is being closed;
- *         OVL_ETOOBIG window x stages, or window + queue, is too large; OVL_EITEMS items were submitted and the run is not OVL_STREAMING;
+ *         OVL_ETOOBIG window x stages, or window + queue, is too large; OVL_EITEMS items were submitted and
+ *         the run is not OVL_STREAMING;
  *         OVL_EORDER an explicit order is for another number of microbatches, or cannot be kept; OVL_ENOMEM;
  *         what uv_async_init returns. */
 OVL_EXTERN int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uint64_t microbatches,
@@ -269,7 +270,8 @@ OVL_EXTERN int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uin
 OVL_EXTERN int ovl_pipeline_submit(ovl_pipeline_t *p, void *item);
 
 /* No more items: the streaming run in flight, or else the next one, drains and ends. A second call is
- * harmless; a counted run in between changes nothing. Errors: OVL_EINVAL a counted run is in flight; before the first run OVL_ETOOBIG, OVL_ENOMEM. */
+ * harmless; a counted run in between changes nothing.
+ * Errors: OVL_EINVAL a counted run is in flight; before the first run OVL_ETOOBIG, OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_finish(ovl_pipeline_t *p);
 
 /* Ends the run in flight as OVL_ON_ERROR_STOP does for an error. 0: that run will not report success.

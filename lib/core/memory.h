@@ -16,8 +16,8 @@ typedef struct ovl_memory {
   void *context;
 } ovl_memory_t;
 
-/* Zeroed memory for `count` things of `size` bytes, from the start of a line on; NULL when there is none or the size overflows.
- * A count of 0 gives memory that may be released and not used. */
+/* Zeroed memory for `count` things of `size` bytes, from the start of a line on; NULL when there is none or the
+ * size overflows. A count of 0 gives memory that may be released and not used. */
 void *ovl_memory_array(const ovl_memory_t *memory, size_t count, size_t size);
 
 /* Releases; NULL is fine. */

@@ -11,10 +11,11 @@ static _Thread_local bool in_callback;
 static atomic_bool process_exits;
 static uv_once_t watch_once = UV_ONCE_INIT;
 
-static uv_mutex_t
-    pool_mutex;        /* held while the pool is being used, and while exit() closes it; from watch() on */
-static pid_t watching; /* the process that watches: a forked child has no threads to wait for, and perhaps
-                                 a mutex that nobody will release */
+/* From watch() on; held while the pool is being used, and while exit() closes it. */
+static uv_mutex_t pool_mutex;
+
+/* The process that watches: a forked child has no threads to wait for, and perhaps a mutex that nobody will release. */
+static pid_t watching;
 
 static void on_exit_begins(void) {
   bool shared = getpid() == watching;
