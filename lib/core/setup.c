@@ -95,9 +95,8 @@ static void lane_finish(ovl_core_lane_t *lane, const ovl_memory_t *memory) {
 
 void ovl_core_finish(ovl_core_t *core) {
   const ovl_memory_t memory = core->memory;
-  for (uint32_t l = 0; core->lanes != NULL && l < core->plan->lane_count; l++) {
+  for (uint32_t l = 0; core->lanes != NULL && l < core->plan->lane_count; l++)
     lane_finish(&core->lanes[l], &memory);
-  }
   ovl_memory_free(&memory, core->lanes);
   ovl_memory_free(&memory, core->tally.stages);
   ovl_memory_free(&memory, core->more_lane_bits[1]);

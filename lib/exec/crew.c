@@ -211,7 +211,7 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   crew->on_thread++;
   bool given_up = crew->owed > 0;
   crew->owed -= given_up;
-  if (relieved != NULL && relieved->leave_at != 0) {
+  if (relieved != NULL) { /* still has its thread: one that leaves has no relief any more */
     ovl_runner_t *other = given_up ? find_queued(crew) : NULL;
     if (other != NULL) { /* this has the thread of one that left for the other: they change places */
       other->relief_of = relieved;

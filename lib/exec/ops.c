@@ -133,7 +133,10 @@ void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, ui
     lane->calls--;
   if (lane->launches != (result == OVL_PENDING)) {
     lane->launches = !lane->launches;
-    x->launch_lanes += lane->launches ? 1 : UINT32_MAX;
+    if (lane->launches)
+      x->launch_lanes++;
+    else
+      x->launch_lanes--;
   }
   op->busy &= (uint8_t)~OVL_BUSY_CALL;
   if (result != OVL_PENDING) {
