@@ -311,7 +311,7 @@ static int run_program(program_t *program) {
 
 int main(int argc, char **argv) {
   program_t program = {
-      .steps = 5, .accumulate = 1, .bucket_kb = 64, .width = 192, .latency_us = 100, .repeats = 2};
+      .steps = 5, .accumulate = 1, .bucket_kb = 64, .width = 192, .latency_us = 100, .repeats = 4};
   const argument_t list[] = {
       {'n', "steps", "N", &program.steps, 1, 10000, "steps of training"},
       {'a', "accumulate", "N", &program.accumulate, 1, 64, "microbatches whose gradients make a step"},

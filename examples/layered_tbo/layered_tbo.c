@@ -322,7 +322,7 @@ static int run_program(program_t *program) {
 }
 
 int main(int argc, char **argv) {
-  program_t program = {.microbatches = 2, .layers = 4, .repeats = 3};
+  program_t program = {.microbatches = 2, .layers = 8, .repeats = 5};
   const argument_t list[] = {
       {'k', "microbatches", "K", &program.microbatches, 1, 64, "microbatches in ping-pong"},
       {'l', "layers", "L", &program.layers, 1, 256, "layers"},

@@ -2,9 +2,11 @@
 /* The crew: pool threads that serve a run's pool lanes, each one uv_queue_work item.
  *
  * A runner takes any startable op of any pool lane, runs it, reports to the core itself and takes the next;
- * it does not go back to the loop between ops. With nothing to do it spins for spin_ns, sleeps for PARK_NS,
- * or until its turn is over where turns have grown, and then gives its thread back, so a run that waits holds
- * no thread for long. Only the loop may queue work, so ready ops that find no runner wake the loop.
+ * it does not go back to the loop between ops. With nothing to do it spins for spin_ns, sleeps for PARK_NS, and
+ * then gives its thread back, so a run that waits holds no thread for long. Only the loop may queue work, so ready
+ * ops that find no runner wake the loop. Where one is called back soon after it left, and gets a thread at once, it
+ * left too early, and nobody was better off: sleeps may last twice as long from now on, up to MOST_PARK_NS. Where
+ * turns have grown (below), they last until the turn is over.
  *
  * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
  * doubles in no time, and if it has none, others need not wait behind a long row of runners.
@@ -28,6 +30,8 @@
 #define MOST_TURN_NS UINT64_C(80000000)
 #define GRACE_NS UINT64_C(200000)
 #define PARK_NS UINT64_C(2000000)
+#define MOST_PARK_NS UINT64_C(16000000)
+#define AT_ONCE_NS UINT64_C(1000000)   /* from being queued to having a thread, where one was free */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
 
 static void set_state(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_state_t state) {
@@ -123,13 +127,22 @@ static void enlist(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_t *relief_of, o
   *tail = &r->next_parked;
 }
 
+/* A call that one which keeps its thread a little longer would have heard, after it had slept in vain. */
+static bool left_too_early(const ovl_crew_t *crew, uint64_t now) {
+  return crew->left_idle != 0 && crew->park_ns + (now - crew->left_idle) <= MOST_PARK_NS;
+}
+
 static void enlist_missing(ovl_executor_t *x, ovl_runner_t ***tail) {
   ovl_crew_t *crew = &x->crew;
   uint32_t work = work_count(x);
   ovl_runner_t *r;
   while (work > looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew) &&
-         (r = find_free(crew)) != NULL)
+         (r = find_free(crew)) != NULL) {
+    uint64_t now = ovl_clock_now(&x->clock);
+    r->called_back = left_too_early(crew, now) ? now : 0;
+    crew->left_idle = 0;
     enlist(crew, r, NULL, tail);
+  }
 }
 
 static void enlist_reliefs(ovl_executor_t *x, ovl_runner_t ***tail) {
@@ -200,11 +213,24 @@ static void spare(ovl_crew_t *crew, ovl_runner_t *relieved, uint64_t now) {
     crew->turn_ns *= 2;
 }
 
+/* How soon it has a thread, after a call that came soon after another had given one back. */
+static void learn_to_stay(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
+  if (r->called_back == 0)
+    return;
+  bool at_once = now - r->called_back < AT_ONCE_NS;
+  r->called_back = 0;
+  if (at_once && crew->park_ns < MOST_PARK_NS)
+    crew->park_ns *= 2;
+  else if (!at_once && crew->park_ns > PARK_NS)
+    crew->park_ns /= 2;
+}
+
 /* False: it came as a relief, and is one too many. */
 static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   ovl_crew_t *crew = &x->crew;
   ovl_runner_t *relieved = r->relief_of;
   set_state(crew, r, OVL_RUNNER_WORKING);
+  learn_to_stay(crew, r, now);
   r->relief_of = NULL;
   r->since = now;
   r->lane = OVL_NO_LANE;
@@ -238,8 +264,10 @@ static void leave(ovl_executor_t *x, ovl_runner_t *r) {
 static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (r->leave_at != 0) {
     bool over = now >= r->leave_at;
-    if (over)
-      x->crew.turn_ns = TURN_NS; /* others do wait for threads */
+    if (over) { /* others do wait for threads */
+      x->crew.turn_ns = TURN_NS;
+      x->crew.park_ns = PARK_NS;
+    }
     return over;
   }
   if (now >= r->since + x->crew.turn_ns && !r->asked) {
@@ -319,7 +347,7 @@ static void attend(ovl_executor_t *x, ovl_runner_t *r, uint32_t index, uint64_t 
 static uint64_t idle_time(const ovl_executor_t *x, const ovl_runner_t *r) {
   uint64_t now = ovl_clock_now(&x->clock), end = r->since + x->crew.turn_ns;
   bool spare = x->crew.turn_ns > TURN_NS && !r->asked && r->leave_at == 0;
-  return spare && end > now + PARK_NS ? end - now : PARK_NS;
+  return spare && end > now + x->crew.park_ns ? end - now : x->crew.park_ns;
 }
 
 /* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
@@ -335,7 +363,10 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
     spin(x, r, now, x->spin_ns);
   if (work_count(x) == 0 && !x->crew.dismissed)
     park(x, r, idle_time(x, r));
-  return work_count(x) > 0;
+  if (work_count(x) > 0)
+    return true;
+  x->crew.left_idle = ovl_clock_now(&x->clock);
+  return false;
 }
 
 static void poll_if_due(ovl_executor_t *x, uint64_t now) {
@@ -457,6 +488,7 @@ static int runner_init(ovl_runner_t *r) {
 int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory) {
   crew->size = size;
   crew->count = 2 * size;
+  crew->park_ns = PARK_NS;
   crew->by_state[OVL_RUNNER_FREE] = crew->count;
   crew->runners = ovl_memory_array(memory, crew->count, sizeof *crew->runners);
   if (crew->runners == NULL)
@@ -483,4 +515,5 @@ void ovl_crew_reset(ovl_crew_t *crew) {
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->waiting_since = crew->wait_ns = 0;
   crew->turn_ns = TURN_NS;
+  crew->left_idle = 0; /* what it learned of park_ns stays */
 }

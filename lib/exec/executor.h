@@ -56,6 +56,7 @@ typedef struct ovl_runner {
   uint64_t leave_at; /* its relief is queued: it leaves at the first op boundary after this; 0: no relief */
   bool asked;        /* wants the loop to queue a relief */
   struct ovl_runner *relief_of; /* whom it is to relieve, until it has a thread */
+  uint64_t called_back;         /* queued then, soon after another had left with nothing to do; 0: not so */
 
   /* Sleeping; its own mutex, taken with or without the lock. */
   uv_mutex_t mutex;
@@ -74,6 +75,8 @@ typedef struct ovl_crew {
   uint32_t asking;  /* runners that asked for a relief since the loop last looked */
   uint32_t on_thread, peak;
   uint64_t turn_ns;       /* how long a runner's turn may last */
+  uint64_t park_ns;       /* how long one with nothing to do keeps its thread */
+  uint64_t left_idle;     /* one with nothing to do gave its thread back then; 0: none since the last call */
   ovl_runner_t *parked;   /* the last to go to sleep first */
   bool dismissed;         /* the run is over: all leave */
   bool short_handed;      /* ready work found no runner: the loop is to call some */

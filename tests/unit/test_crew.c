@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows when the crew takes a pool to have threads to spare: when a relief gets one although nobody gave one up. Turns
- * grow then, and stay short on a pool that the crew fills by itself, however long its ops are. */
+ * grow then, and stay short on a pool that the crew fills by itself, however long its ops are. And when an idle runner
+ * keeps its thread longer: after one that gave it up was called back and had another at once. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <uv.h>
@@ -76,11 +77,97 @@ static void turns_grow_where_there_are_threads_to_spare(void **state) {
   assert_in_range(longest, 40 * MS, 80 * MS);
 }
 
+/* ---- idle runners ---- */
+
+enum { FLIGHTS = 30, OTHERS = 4 * THREADS, OTHERS_MS = 5 };
+
+static uv_work_t others[OTHERS];
+static atomic_bool others_go_on;
+static uint64_t longest_park;
+
+static void be_busy(uv_work_t *work) {
+  (void)work;
+  nap_for(OTHERS_MS * MS, 0);
+}
+
+static void be_busy_again(uv_work_t *work, int status) {
+  assert_int_equal(status, 0);
+  if (atomic_load(&others_go_on))
+    assert_int_equal(uv_queue_work(work->loop, work, be_busy, be_busy_again), 0);
+}
+
+static int note_park(ovl_op_t *op) {
+  ovl_executor_t *x = &op->pipeline->exec;
+  ovl_lock(&x->lock);
+  if (x->crew.park_ns > longest_park)
+    longest_park = x->crew.park_ns;
+  ovl_unlock(&x->lock);
+  return 0;
+}
+
+/* Ends when the loop's timer says so: no runner is wanted until then. */
+static void land(uv_timer_t *timer) { assert_int_equal(ovl_op_complete(timer->data, 0), 0); }
+
+static int fly(ovl_op_t *op) {
+  uv_timer_t *timer = ovl_pipeline_data(op->pipeline);
+  timer->data = op;
+  assert_int_equal(uv_timer_start(timer, land, 4, 0), 0); /* twice the shortest sleep of a runner */
+  return OVL_PENDING;
+}
+
+static void flights_are_over(ovl_pipeline_t *p, int status) {
+  assert_int_equal(status, 0);
+  atomic_store(&others_go_on, false);
+  uv_close(ovl_pipeline_data(p), NULL);
+}
+
+/* Short ops on a pool lane with a flight between any two, while others fill the pool or nobody does. */
+static void fly_often(bool busy) {
+  uv_loop_t loop;
+  uv_timer_t timer;
+  assert_int_equal(uv_loop_init(&loop), 0);
+  assert_int_equal(uv_timer_init(&loop, &timer), 0);
+  ovl_pipeline_options_t options = pipeline_options(1);
+  options.data = &timer;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  add_stage(p, add_lane(p, OVL_LANE_POOL, 1), note_park, NULL);
+  add_stage(p, add_lane(p, OVL_LANE_LOOP, 1), fly, NULL);
+  watchdog_expect(busy ? "flights beside others" : "flights");
+  longest_park = 0;
+  atomic_store(&others_go_on, busy);
+  for (int i = 0; busy && i < OTHERS; i++)
+    assert_int_equal(uv_queue_work(&loop, &others[i], be_busy, be_busy_again), 0);
+  assert_int_equal(ovl_pipeline_start(p, &loop, FLIGHTS, flights_are_over), 0);
+  assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+  ovl_pipeline_close(p, NULL);
+  assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+static void idle_runners_learn_to_stay(void **state) {
+  (void)state;
+  longest_park = 0;
+  for (int tries = 0; tries < 20 && longest_park < 8 * MS;
+       tries++) /* threads may come late on a busy machine */
+    fly_often(false);
+  assert_in_range(longest_park, 8 * MS, 16 * MS);
+}
+
+static void idle_runners_leave_where_others_wait(void **state) {
+  (void)state;
+  longest_park = 16 * MS;
+  for (int tries = 0; tries < 20 && longest_park > 2 * MS;
+       tries++) /* the loop may be late to queue the others */
+    fly_often(true);
+  assert_int_equal(longest_park, 2 * MS);
+}
+
 int main(void) {
   setenv("UV_THREADPOOL_SIZE", "4", 1); /* THREADS; before libuv makes them */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(turns_stay_short_on_a_full_pool),
       cmocka_unit_test(turns_grow_where_there_are_threads_to_spare),
+      cmocka_unit_test(idle_runners_learn_to_stay),
+      cmocka_unit_test(idle_runners_leave_where_others_wait),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
