@@ -21,6 +21,7 @@
  *   FREE -> QUEUED -> WORKING <-> SPINNING
  *                     WORKING -> PARKED -> WOKEN -> WORKING
  *                     WORKING -> LEFT -> FREE            (QUEUED -> FREE when taken back at the end)  */
+#include <sched.h>
 #include <string.h>
 
 #include "exec/executor.h"
@@ -32,6 +33,8 @@
 #define PARK_NS UINT64_C(2000000)
 #define MOST_PARK_NS UINT64_C(16000000)
 #define AT_ONCE_NS UINT64_C(1000000)   /* from being queued to having a thread, where one was free */
+#define LOOK_NS UINT64_C(1000000)      /* how often a busy runner looks on which processor it is */
+#define OVERDUE_NS UINT64_C(30000)     /* a runner that was called should be there by then */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
 
 static void set_state(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_state_t state) {
@@ -88,8 +91,10 @@ void ovl_crew_summon(ovl_executor_t *x, bool self) {
   uint32_t work = work_count(x), coming = looking(crew) + self;
   if (crew->by_state[OVL_RUNNER_SPINNING] > 0)
     atomic_store_explicit(&x->hint, work, memory_order_relaxed);
-  for (; work > coming && crew->parked != NULL; coming++)
+  for (; work > coming && crew->parked != NULL; coming++) {
     wake_parked(crew);
+    x->called = x->core.now;
+  }
   account_waiting(crew, work > coming, x->core.now);
   if (work > coming + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew)) {
     crew->short_handed = true;
@@ -176,6 +181,7 @@ void ovl_crew_queue(ovl_executor_t *x) {
     enlist_reliefs(x, &tail);
   if (list == NULL)
     return;
+  x->called = ovl_clock_now(&x->clock);
   ovl_unlock(&x->lock); /* queueing wakes threads, the first time ever it makes them */
   while (list != NULL) {
     ovl_runner_t *r = list;
@@ -230,6 +236,7 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   ovl_crew_t *crew = &x->crew;
   ovl_runner_t *relieved = r->relief_of;
   set_state(crew, r, OVL_RUNNER_WORKING);
+  x->called = 0;
   learn_to_stay(crew, r, now);
   r->relief_of = NULL;
   r->since = now;
@@ -320,10 +327,14 @@ static void park(ovl_executor_t *x, ovl_runner_t *r, uint64_t ns) {
   r->next_parked = x->crew.parked;
   x->crew.parked = r;
   ovl_unlock(&x->lock);
+  ovl_spread_idle(&r->spot);
   sleep_until_called(r, ns);
+  ovl_spread_busy(&r->spot);
   ovl_lock(&x->lock);
   if (r->state == OVL_RUNNER_PARKED)
     remove_parked(&x->crew, r);
+  else
+    x->called = 0;
   set_state(&x->crew, r, OVL_RUNNER_WORKING);
 }
 
@@ -409,10 +420,30 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
   return NULL;
 }
 
+/* The kernel may have moved it, or another one, so that two of them share a processor. */
+static void look_around(ovl_runner_t *r, uint64_t now) {
+  if (now - r->spotted < LOOK_NS)
+    return;
+  r->spotted = now;
+  ovl_spread_busy(&r->spot);
+}
+
+/* One that was called and does not come may have been put on this processor, where it waits for a long time. */
+static uint64_t make_way(ovl_executor_t *x, uint64_t now) {
+  if (x->called == 0 || now < x->called + OVERDUE_NS)
+    return now;
+  x->called = 0;
+  ovl_unlock(&x->lock);
+  sched_yield();
+  ovl_lock(&x->lock);
+  return ovl_clock_now(&x->clock);
+}
+
 static void runner_main(uv_work_t *work) {
   ovl_runner_t *r = (ovl_runner_t *)(void *)work;
   ovl_executor_t *x = r->executor;
   bool before = ovl_callback_enter();
+  ovl_spread_busy(&r->spot);
   ovl_lock(&x->lock);
   uint64_t now = ovl_clock_now(&x->clock);
   ovl_core_op_t *op = NULL;
@@ -425,11 +456,14 @@ static void runner_main(uv_work_t *work) {
     ovl_unlock(&x->lock);
     int result = ovl_exec_call_op(x, op);
     now = ovl_clock_now(&x->clock); /* the end of this op and the start of the next */
+    look_around(r, now);
     ovl_lock(&x->lock);
     ovl_exec_call_returned(x, op, result, now);
     ovl_exec_follow_up(x, true);
+    now = make_way(x, now);
     op = next_op(x, r, now);
   }
+  ovl_spread_idle(&r->spot);
   leave(x, r);
   ovl_unlock(&x->lock);
   ovl_callback_leave(before);

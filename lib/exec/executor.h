@@ -21,6 +21,7 @@
 #include "core/core.h"
 #include "exec/clock.h"
 #include "exec/lock.h"
+#include "exec/spread.h"
 
 /* ovl_core_op_t.busy: an op ends when none is left. */
 enum {
@@ -52,6 +53,8 @@ typedef struct ovl_runner {
   ovl_runner_state_t state;
   struct ovl_runner *next_parked;
   uint32_t lane;     /* of its last op */
+  ovl_spot_t spot;   /* its thread alone uses it, as the next */
+  uint64_t spotted;  /* it looked then on which processor it is */
   uint64_t since;    /* its turn began */
   uint64_t leave_at; /* its relief is queued: it leaves at the first op boundary after this; 0: no relief */
   bool asked;        /* wants the loop to queue a relief */
@@ -153,6 +156,7 @@ typedef struct ovl_executor {
   bool draining;        /* the loop is draining: it looks again before it leaves */
   uint32_t faults_seen; /* of core.faults */
   uint32_t hooks_owed;
+  uint64_t called;        /* the last call of a runner or the loop that none of them has followed; 0: none */
   uint32_t launch_lanes;  /* how many lanes launch */
   ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */
   ovl_core_t core;

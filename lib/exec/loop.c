@@ -11,6 +11,7 @@ void ovl_loop_wake(ovl_executor_t *x) {
   if (x->phase != OVL_EXEC_RUNNING || x->wake_sent)
     return;
   x->wake_sent = true;
+  x->called = x->core.now;
   uv_async_send(&x->async);
 }
 
@@ -158,6 +159,7 @@ static void drain(ovl_executor_t *x) {
   ovl_lock(&x->lock);
   if (x->phase == OVL_EXEC_RUNNING) {
     x->wake_sent = false;
+    x->called = 0;
     x->draining = true;
     call_runners(x);
     bool all = work_off(x, ovl_clock_now(&x->clock));
