@@ -34,6 +34,7 @@
 #define MOST_PARK_NS UINT64_C(16000000)
 #define AT_ONCE_NS UINT64_C(1000000)   /* from being queued to having a thread, where one was free */
 #define LOOK_NS UINT64_C(1000000)      /* how often a busy runner looks on which processor it is */
+#define LONG_NS UINT64_C(20000000)     /* an op that takes longer is not taken for one that computes */
 #define OVERDUE_NS UINT64_C(30000)     /* a runner that was called should be there by then */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
 
@@ -420,12 +421,16 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
   return NULL;
 }
 
-/* The kernel may have moved it, or another one, so that two of them share a processor. */
-static void look_around(ovl_runner_t *r, uint64_t now) {
+/* The kernel may have moved it, or another one, so that two of them share a processor. Ops that take very long leave
+ * the kernel time to see that, and most of them do not compute but wait. */
+static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
   if (now - r->spotted < LOOK_NS)
     return;
   r->spotted = now;
-  ovl_spread_busy(&r->spot);
+  if (now - started < LONG_NS)
+    ovl_spread_busy(&r->spot);
+  else
+    ovl_spread_idle(&r->spot);
 }
 
 /* One that was called and does not come may have been put on this processor, where it waits for a long time. */
@@ -453,10 +458,11 @@ static void runner_main(uv_work_t *work) {
     op = next_op(x, r, now);
   }
   while (op != NULL) {
+    uint64_t started = op->started;
     ovl_unlock(&x->lock);
     int result = ovl_exec_call_op(x, op);
     now = ovl_clock_now(&x->clock); /* the end of this op and the start of the next */
-    look_around(r, now);
+    look_around(r, started, now);
     ovl_lock(&x->lock);
     ovl_exec_call_returned(x, op, result, now);
     ovl_exec_follow_up(x, true);
