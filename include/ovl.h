@@ -4,6 +4,7 @@
 #ifndef OVL_H
 #define OVL_H
 
+#include "ovl/device.h"
 #include "ovl/errors.h"
 #include "ovl/pipeline.h"
 #include "ovl/simulate.h"

@@ -33,6 +33,8 @@
   XX(ETOOBIG, -20011, "a count or a size is beyond what can be represented")                 \
   XX(EWIDTH, -20013, "a lane of fixed order must have width 1")                              \
   XX(EORDER, -20014, "an explicit order is incomplete, or contradicts the dependencies")     \
+  XX(EDEVICE, -20015, "a lane's kind or device does not allow this call")                    \
+  XX(ECAPTURE, -20016, "the capture of a stream was invalidated")                            \
   XX(EITEMS, -20012, "items were submitted, so the run must be a streaming one")
 
 OVL_BEGIN_DECLS

@@ -23,6 +23,7 @@
 #include "ovl/types.h"
 
 struct uv_loop_s;
+struct ovl_device;
 
 OVL_BEGIN_DECLS
 
@@ -44,8 +45,9 @@ typedef enum ovl_on_error { OVL_ON_ERROR_STOP = 0, OVL_ON_ERROR_CONTINUE = 1 } o
 
 /* Where a lane's callbacks run. */
 typedef enum ovl_lane_kind {
-  OVL_LANE_POOL = 0, /* on libuv's thread pool; they may block */
-  OVL_LANE_LOOP = 1  /* on the loop's thread; they must not block */
+  OVL_LANE_POOL = 0,  /* on libuv's thread pool; they may block */
+  OVL_LANE_LOOP = 1,  /* on the loop's thread; they must not block */
+  OVL_LANE_DEVICE = 2 /* on the thread that issues; they put work on the lane's stream, see ovl/device.h */
 } ovl_lane_kind_t;
 
 /* In which order a lane starts its ops.
@@ -135,6 +137,10 @@ typedef struct ovl_lane_options {
   uint64_t poll_max_ns; /* the longest pause between two polls; 0: 50 us. The pause starts short after
                            progress and grows. libuv's timers count milliseconds, so on a loop lane
                            pauses above spin_ns are at least 1 ms. */
+  const struct ovl_device *device; /* required for kind DEVICE, and for no other; must live until close */
+  void *
+      stream; /* of that device. NULL: each ovl_pipeline_enqueue brings one. A device lane is always of fixed order,
+                   so of width 1; it has no poll */
 } ovl_lane_options_t;
 
 typedef struct ovl_stage_options {
@@ -191,8 +197,10 @@ static inline void ovl_failure_init(ovl_failure_t *failure) {
 OVL_EXTERN int ovl_pipeline_create(ovl_pipeline_t **p, const ovl_pipeline_options_t *options);
 
 /* Adds a lane and stores its id in *lane.
- * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION role, kind or order has no such value;
- *         OVL_EWIDTH a fixed order with a width above 1; OVL_EFROZEN; OVL_EBUSY; OVL_ENOMEM. */
+ * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE also of the device; OVL_EOPTION role, kind or order has no such
+ *         value; OVL_EDEVICE a device lane without a device or with a poll hook, or another one with a device or stream;
+ *         OVL_ECALLBACK a required entry of the device is NULL; OVL_EWIDTH a fixed order, or a device lane, with a width
+ *         above 1; OVL_EFROZEN; OVL_EBUSY; OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_t *lane);
 
 /* Adds a stage after those that are there; unless unchained, it waits for the one before it in the

@@ -56,7 +56,7 @@ typedef struct ovl_op {
   int status;   /* of its microbatch: 0, or the error, which only stages marked `always` get to see */
   void *data;   /* the stage's, as given in ovl_stage_options_t */
   void *item;   /* the microbatch's, as submitted; NULL in counted runs */
-  void *stream; /* reserved for stream-ordered lanes; NULL */
+  void *stream; /* of a device lane: what the callback puts its work on; else NULL */
 } ovl_op_t;
 
 /* What an operation's callback returns when ovl_op_complete() will say how it ended. The value is
@@ -71,7 +71,8 @@ typedef struct ovl_op {
  *                the value is kept as ovl_failure_t.native, so `return cudaMemcpyAsync(...)` is an
  *                error and never a hang.
  * Runs on a pool thread for OVL_LANE_POOL (may block), on the loop's thread for OVL_LANE_LOOP (must
- * not block). No lock of the library is held. It must not wait for another op of the same process. */
+ * not block), and on the thread that issues for OVL_LANE_DEVICE, where it puts work on op->stream, must not wait for
+ * it, and may not return OVL_PENDING (OVL_EBADRESULT): the op ends in stream order. No lock of the library is held. It must not wait for another op of the same process. */
 typedef int (*ovl_op_cb)(ovl_op_t *op);
 
 /* Completes an operation whose callback returned, or is about to return, OVL_PENDING.

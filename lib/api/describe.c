@@ -55,7 +55,43 @@ static int may_describe(ovl_pipeline_t *p, const char *call) {
 
 /* ---- lanes -------------------------------------------------------------------------------------------------- */
 
-static int check_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_options_t *o) {
+static int check_table(ovl_pipeline_t *p, const char *name, const ovl_device_t *device, ovl_device_t *table) {
+  if (ovl_options_read(table, sizeof *table, device, offsetof(ovl_device_t, is_capturing)) != 0)
+    return ovl_refuse(
+        p, OVL_ESTRUCTSIZE,
+        "add_lane: lane \"%.100s\": the device's size is %zu, or it has fields this library lacks", name,
+        device->size);
+  if (table->event_create == NULL || table->event_destroy == NULL || table->event_record == NULL ||
+      table->stream_wait == NULL || table->event_query == NULL)
+    return ovl_refuse(
+        p, OVL_ECALLBACK,
+        "add_lane: lane \"%.100s\": the device \"%.100s\" lacks an event_ function or stream_wait", name,
+        table->name != NULL ? table->name : "device");
+  return 0;
+}
+
+static int check_device(ovl_pipeline_t *p, const char *name, const ovl_lane_options_t *o,
+                        ovl_device_t *table) {
+  memset(table, 0, sizeof *table);
+  if (o->kind != OVL_LANE_DEVICE) {
+    if (o->device != NULL || o->stream != NULL)
+      return ovl_refuse(p, OVL_EDEVICE, "add_lane: lane \"%.100s\" has a %s, but is no device lane", name,
+                        o->device != NULL ? "device" : "stream");
+    return 0;
+  }
+  if (o->device == NULL)
+    return ovl_refuse(p, OVL_EDEVICE, "add_lane: device lane \"%.100s\" has no device", name);
+  if (o->poll != NULL)
+    return ovl_refuse(p, OVL_EDEVICE,
+                      "add_lane: device lane \"%.100s\" has a poll hook: events are asked instead", name);
+  if (o->width > 1)
+    return ovl_refuse(p, OVL_EWIDTH, "add_lane: lane \"%.100s\": a stream has width 1, not %u", name,
+                      (unsigned)o->width);
+  return check_table(p, name, o->device, table);
+}
+
+static int check_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_options_t *o,
+                      ovl_device_t *table) {
   const char *name;
   if (ovl_options_read(o, sizeof *o, options, offsetof(ovl_lane_options_t, role)) != 0)
     return ovl_refuse(p, OVL_ESTRUCTSIZE,
@@ -64,14 +100,14 @@ static int check_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_
   name = o->name != NULL ? o->name : "(unnamed)";
   if (o->role != OVL_ROLE_OTHER && o->role != OVL_ROLE_COMPUTE && o->role != OVL_ROLE_COMM)
     return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no role %d", name, (int)o->role);
-  if (o->kind != OVL_LANE_POOL && o->kind != OVL_LANE_LOOP)
+  if (o->kind != OVL_LANE_POOL && o->kind != OVL_LANE_LOOP && o->kind != OVL_LANE_DEVICE)
     return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no kind %d", name, (int)o->kind);
   if (o->order != OVL_ORDER_READY && o->order != OVL_ORDER_FIXED)
     return ovl_refuse(p, OVL_EOPTION, "add_lane: lane \"%.100s\": no order %d", name, (int)o->order);
   if (o->order == OVL_ORDER_FIXED && o->width > 1)
     return ovl_refuse(p, OVL_EWIDTH, "add_lane: lane \"%.100s\": a fixed order needs width 1, not %u", name,
                       (unsigned)o->width);
-  return 0;
+  return check_device(p, name, o, table);
 }
 
 int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_t *lane) {
@@ -80,7 +116,8 @@ int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, 
   if (options == NULL || lane == NULL)
     return ovl_refuse(p, OVL_EINVAL, "add_lane: %s is NULL", options == NULL ? "options" : "lane");
   ovl_lane_options_t o;
-  int r = check_lane(p, options, &o);
+  ovl_device_t table;
+  int r = check_lane(p, options, &o, &table);
   if (r == 0)
     r = may_describe(p, "add_lane");
   if (r != 0)
@@ -88,17 +125,22 @@ int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, 
   ovl_lane_desc_t *desc = ovl_vector_next(&p->lane_descs, sizeof *desc, &p->memory);
   ovl_lane_hooks_t *hooks = ovl_vector_next(&p->lane_hooks, sizeof *hooks, &p->memory);
   ovl_order_list_t *order = ovl_vector_next(&p->lane_orders, sizeof *order, &p->memory);
-  if (desc == NULL || hooks == NULL || order == NULL || !add_name(p, &p->lane_names, o.name, "lane"))
+  ovl_lane_device_t *device = ovl_vector_next(&p->lane_devices, sizeof *device, &p->memory);
+  if (desc == NULL || hooks == NULL || order == NULL || device == NULL ||
+      !add_name(p, &p->lane_names, o.name, "lane"))
     return ovl_refuse(p, OVL_ENOMEM, "add_lane: no memory for lane %u", (unsigned)p->lane_names.count + 1);
   *desc = (ovl_lane_desc_t){.width = o.width != 0 ? o.width : 1,
-                            .kind = o.kind,
+                            .kind = o.kind == OVL_LANE_DEVICE ? OVL_LANE_POOL : o.kind,
                             .role = o.role,
-                            .fixed = o.order == OVL_ORDER_FIXED};
+                            .fixed = o.order == OVL_ORDER_FIXED || o.kind == OVL_LANE_DEVICE};
+  *device = (ovl_lane_device_t){.given = o.device, .table = table, .stream = o.stream};
   *order = (ovl_order_list_t){0};
   *hooks = (ovl_lane_hooks_t){
       .poll = o.poll, .data = o.data, .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : DEFAULT_POLL_NS};
   p->lane_hooks.count++;
   p->lane_orders.count++;
+  p->lane_devices.count++;
+  p->device_lanes += o.device != NULL;
   lane->id = ++p->lane_descs.count;
   return ovl_accept(p);
 }

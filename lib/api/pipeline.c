@@ -119,6 +119,7 @@ static void free_names(ovl_pipeline_t *p, ovl_vector_t *names) {
 
 void ovl_pipeline_free(ovl_pipeline_t *p) {
   const ovl_memory_t memory = p->memory;
+  ovl_pipeline_drop_enqueuer(p);
   ovl_pipeline_drop_orders(p);
   if (atomic_load(&p->frozen)) {
     ovl_executor_finish(&p->exec);
@@ -129,6 +130,7 @@ void ovl_pipeline_free(ovl_pipeline_t *p) {
   free_vector(p, &p->lane_hooks);
   free_names(p, &p->lane_names);
   free_orders(p);
+  free_vector(p, &p->lane_devices);
   free_vector(p, &p->stage_descs);
   free_vector(p, &p->stage_hooks);
   free_names(p, &p->stage_names);

@@ -18,6 +18,13 @@ typedef struct ovl_stage_cost {
   ovl_cost_cb call;
 } ovl_stage_cost_t;
 
+/* A lane's device; given NULL: it has none. */
+typedef struct ovl_lane_device {
+  const ovl_device_t *given; /* what the user passed: lanes with one table are of one device */
+  ovl_device_t table;        /* completed to this library's size */
+  void *stream;
+} ovl_lane_device_t;
+
 /* An array that grows; `size` is that of one item. */
 typedef struct ovl_vector {
   void *items;
@@ -33,11 +40,13 @@ struct ovl_pipeline {
   ovl_vector_t lane_hooks;   /* ovl_lane_hooks_t */
   ovl_vector_t lane_names;   /* char * */
   ovl_vector_t lane_orders;  /* ovl_order_list_t: given explicitly; count 0: none. Changes between runs too */
+  ovl_vector_t lane_devices; /* ovl_lane_device_t */
   ovl_vector_t stage_descs;  /* ovl_stage_desc_t */
   ovl_vector_t stage_hooks;  /* ovl_stage_hooks_t */
   ovl_vector_t stage_names;  /* char * */
   ovl_vector_t stage_costs;  /* ovl_stage_cost_t */
   ovl_vector_t dependencies; /* ovl_dependency_t */
+  uint32_t device_lanes;     /* how many lanes have a device */
   bool goes_back;            /* a dependency of distance 0 leads to an earlier stage */
   char error[512];
 
@@ -49,6 +58,9 @@ struct ovl_pipeline {
   bool orders_checked;  /* the explicit ones can be kept */
   ovl_mode_t mode;      /* of the next run; like the description, one thread at a time */
   ovl_close_cb closed;  /* loop thread: what the close that waits for the end of a run is to call */
+  struct ovl_enqueuer *enqueuer; /* NULL until the first enqueue; one thread at a time, as calls of it are */
+  bool enqueued;                 /* an enqueue came after the last run */
+  ovl_fault_t enqueue_fault;     /* its first error */
   ovl_executor_t exec;
 };
 
@@ -94,6 +106,9 @@ int ovl_pipeline_prepare_order(ovl_pipeline_t *p, const char *call, uint64_t mic
 
 void ovl_pipeline_bind_core(ovl_pipeline_t *p, ovl_core_t *core);
 void ovl_pipeline_drop_orders(ovl_pipeline_t *p);
+
+/* enqueue.c */
+void ovl_pipeline_drop_enqueuer(ovl_pipeline_t *p);
 
 /* run.c: what the executor calls back. */
 void ovl_pipeline_on_fault(ovl_pipeline_t *p, const ovl_fault_t *fault);

@@ -33,16 +33,24 @@ int ovl_pipeline_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
   if (p == NULL || failure == NULL)
     return OVL_EINVAL;
   ovl_failure_t f;
-  ovl_fault_t first = ovl_exec_first_fault(&p->exec);
+  ovl_fault_t first = p->enqueued ? p->enqueue_fault : ovl_exec_first_fault(&p->exec);
   describe_fault(p, &first, &f);
   return ovl_options_write(failure, &f, sizeof f, offsetof(ovl_failure_t, native));
 }
 
 /* ---- start --------------------------------------------------------------------------------------------------- */
 
+static int refuse_devices(ovl_pipeline_t *p, const char *call) {
+  return p->device_lanes > 0
+             ? ovl_refuse(p, OVL_EDEVICE, "%s: pipelines with device lanes can only be enqueued", call)
+             : 0;
+}
+
 static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t microbatches,
                  ovl_pipeline_cb done, int *status_out) {
-  int r = ovl_pipeline_freeze(p);
+  int r = refuse_devices(p, call);
+  if (r == 0)
+    r = ovl_pipeline_freeze(p);
   if (r != 0)
     return r;
   ovl_order_source_t order;
@@ -50,8 +58,10 @@ static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t 
   if (r != 0)
     return r;
   r = ovl_exec_launch(&p->exec, loop, p->mode, microbatches, &order, done, status_out);
-  if (r == 0)
+  if (r == 0) {
+    p->enqueued = false;
     return ovl_accept(p);
+  }
   return ovl_refuse(p, r, "%s: %s", call,
                     r == OVL_EBUSY || r == OVL_EITEMS ? ovl_strerror(r) : uv_strerror(r));
 }
@@ -87,14 +97,14 @@ int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches) {
 int ovl_pipeline_submit(ovl_pipeline_t *p, void *item) {
   if (p == NULL)
     return OVL_EINVAL;
-  int r = ovl_pipeline_freeze(p);
+  int r = p->device_lanes > 0 ? OVL_EDEVICE : ovl_pipeline_freeze(p);
   return r != 0 ? r : ovl_exec_submit(&p->exec, item);
 }
 
 int ovl_pipeline_finish(ovl_pipeline_t *p) {
   if (p == NULL)
     return OVL_EINVAL;
-  int r = ovl_pipeline_freeze(p);
+  int r = p->device_lanes > 0 ? OVL_EDEVICE : ovl_pipeline_freeze(p);
   return r != 0 ? r : ovl_exec_finish_items(&p->exec);
 }
 

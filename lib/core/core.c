@@ -394,9 +394,9 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
   settle(core);
 }
 
-void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, uint64_t now) {
+void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now) {
   ovl_core_advance(core, now);
-  op_failed(core, op, status, 0);
+  op_failed(core, op, status, native);
   settle(core);
 }
 

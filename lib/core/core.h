@@ -216,7 +216,7 @@ void ovl_core_advance(ovl_core_t *core, uint64_t now);
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now);
 
 /* A running op failed, but goes on running (it outlived its deadline). */
-void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, uint64_t now);
+void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now);
 
 /* Ends the run as a first error does. */
 void ovl_core_cancel(ovl_core_t *core, uint64_t now);

@@ -72,7 +72,7 @@ void ovl_exec_expire(ovl_executor_t *x, uint64_t now) {
       continue;
     op->flags |= OVL_OP_EXPIRED;
     x->core.instant++;
-    ovl_core_fail(&x->core, op, OVL_ETIMEDOUT, now);
+    ovl_core_fail(&x->core, op, OVL_ETIMEDOUT, 0, now);
     owe_hook(x, op);
   }
   ovl_exec_follow_up(x, false);

@@ -54,7 +54,7 @@ static void pass_time(ovl_sim_t *sim) {
     ovl_core_end(&sim->core, pop(sim).op, 0, 0, sim->now);
 }
 
-const ovl_core_op_t *ovl_sim_next(ovl_sim_t *sim, uint64_t *end) {
+ovl_core_op_t *ovl_sim_next(ovl_sim_t *sim, uint64_t *end) {
   uint32_t lane;
   while ((lane = pick_lane(&sim->core)) == OVL_NO_LANE) {
     if (sim->event_count == 0)

@@ -34,6 +34,6 @@ void ovl_sim_begin(ovl_sim_t *sim, ovl_mode_t mode, uint64_t count);
 
 /* Lets time pass until the next op starts: that op, and when it will end. NULL: nothing starts any more, because
  * the run is over, or because an order from outside contradicts the dependencies. */
-const ovl_core_op_t *ovl_sim_next(ovl_sim_t *sim, uint64_t *end);
+ovl_core_op_t *ovl_sim_next(ovl_sim_t *sim, uint64_t *end);
 
 #endif

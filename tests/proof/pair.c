@@ -230,7 +230,7 @@ bool pair_end(pair_t *pair, spec_op_t op, int status) {
 bool pair_expire(pair_t *pair, spec_op_t op) {
   if (pair->spec.microbatches[op.microbatch].ops[op.stage] != SPEC_RUNNING)
     return false;
-  ovl_core_fail(&pair->core, core_op(pair, op), OVL_ETIMEDOUT, tick(pair));
+  ovl_core_fail(&pair->core, core_op(pair, op), OVL_ETIMEDOUT, 0, tick(pair));
   spec_expired(&pair->spec, &pair->frame->run, op);
   pair_check(pair);
   return true;

@@ -111,7 +111,7 @@ static bool expire(game_t *g) {
     return false;
   g->expired[k] = true;
   uint64_t now = tick(g);
-  ovl_core_fail(&g->core, g->running[k], OVL_ETIMEDOUT, now);
+  ovl_core_fail(&g->core, g->running[k], OVL_ETIMEDOUT, 0, now);
   model_failed(&g->model, ref_of(g->running[k]), OVL_ETIMEDOUT, now);
   return true;
 }

@@ -116,7 +116,7 @@ void rig_end(rig_t *rig, ovl_core_op_t *op, int status) {
 }
 
 void rig_fail(rig_t *rig, ovl_core_op_t *op, int status) {
-  ovl_core_fail(&rig->core, op, status, next_instant(rig));
+  ovl_core_fail(&rig->core, op, status, 0, next_instant(rig));
 }
 
 void rig_cancel(rig_t *rig) { ovl_core_cancel(&rig->core, next_instant(rig)); }

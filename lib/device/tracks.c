@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* Events behind ops, waits in front of them.
+ *
+ * Within a call an op waits for the in-edges of its stage; one that waits for nothing of its own microbatch comes first
+ * in its slot, so it also waits for those that came last in the slot before it. All ops are issued in one order that
+ * keeps the dependencies, so what is to be waited for has been issued, or was skipped because something failed. Of a
+ * skipped op nobody knows what it would have waited for: who waits for it waits for all that has been issued. */
+#include "device/tracks.h"
+
+#include <string.h>
+
+#include "ovl/errors.h"
+
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
+
+static int use(ovl_tracks_t *tracks, const ovl_device_t *device) {
+  if (tracks->current == device || device->enter == NULL)
+    return 0;
+  tracks->current = device;
+  return device->enter(device->context);
+}
+
+static int record(ovl_tracks_t *tracks, const ovl_device_t *device, void *event, void *stream) {
+  int r = use(tracks, device);
+  return r != 0 ? r : device->event_record(device->context, event, stream);
+}
+
+static int wait(ovl_tracks_t *tracks, const ovl_device_t *device, void *stream, void *event) {
+  int r = use(tracks, device);
+  return r != 0 ? r : device->stream_wait(device->context, stream, event);
+}
+
+/* ---- what waits for what ------------------------------------------------------------------------------------------- */
+
+static uint32_t lane_of(const ovl_plan_t *plan, uint32_t stage) { return plan->stages[stage].lane; }
+
+static void find_ends(const ovl_plan_t *plan, const ovl_graph_t *graph, bool *source, bool *sink) {
+  for (uint32_t s = 0; s < plan->stage_count; s++)
+    source[s] = sink[s] = true;
+  for (uint32_t s = 0; s < plan->stage_count; s++)
+    for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
+      if (graph->out.edges[e].distance == 0)
+        sink[s] = source[graph->out.edges[e].stage] = false;
+}
+
+/* Stages that some op on another lane may wait for. */
+static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph) {
+  const ovl_plan_t *plan = tracks->plan;
+  find_ends(plan, graph, tracks->source, tracks->sink);
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
+      tracks->recorded[s] |= lane_of(plan, graph->out.edges[e].stage) != lane_of(plan, s);
+    for (uint32_t t = 0; tracks->sink[s] && t < plan->stage_count; t++)
+      tracks->recorded[s] |= tracks->source[t] && lane_of(plan, t) != lane_of(plan, s);
+  }
+}
+
+/* ---- set-up -------------------------------------------------------------------------------------------------------- */
+
+static int create(ovl_tracks_t *tracks, uint32_t lane, void **event) {
+  const ovl_device_t *device = tracks->lanes[lane].device;
+  int r = use(tracks, device);
+  return r != 0 ? r : device->event_create(device->context, 0, event);
+}
+
+static void destroy(ovl_tracks_t *tracks, uint32_t lane, void *event) {
+  const ovl_device_t *device = tracks->lanes[lane].device;
+  if (event == NULL)
+    return;
+  (void)use(tracks, device); /* there is nobody to tell */
+  device->event_destroy(device->context, event);
+}
+
+static int create_events(ovl_tracks_t *tracks, int set) {
+  const ovl_plan_t *plan = tracks->plan;
+  int r = create(tracks, 0, &tracks->fork[set]);
+  for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
+    r = create(tracks, l, &tracks->tails[set][l]);
+  for (uint32_t s = 0; s < plan->stage_count; s++)
+    for (uint32_t i = 0; r == 0 && tracks->recorded[s] && i < tracks->ring; i++)
+      r = create(tracks, lane_of(plan, s), &tracks->events[set][(size_t)s * tracks->ring + i]);
+  return r;
+}
+
+static int tables_init(ovl_tracks_t *tracks) {
+  const ovl_memory_t *memory = &tracks->memory;
+  size_t lanes = tracks->plan->lane_count, stages = tracks->plan->stage_count, places, pairs;
+  if (__builtin_mul_overflow(tracks->plan->window, 2u, &tracks->ring) ||
+      __builtin_mul_overflow(stages, (size_t)tracks->ring, &places) ||
+      __builtin_mul_overflow(lanes, lanes, &pairs))
+    return OVL_ETOOBIG;
+  tracks->lanes = ovl_memory_array(memory, lanes, sizeof *tracks->lanes);
+  tracks->waited = ovl_memory_array(memory, pairs, sizeof *tracks->waited);
+  tracks->recorded = ovl_memory_array(memory, stages, sizeof *tracks->recorded);
+  tracks->source = ovl_memory_array(memory, stages, sizeof *tracks->source);
+  tracks->sink = ovl_memory_array(memory, stages, sizeof *tracks->sink);
+  tracks->marks = ovl_memory_array(memory, places, sizeof *tracks->marks);
+  tracks->noted = ovl_memory_array(memory, lanes, sizeof *tracks->noted);
+  tracks->noted_lanes = ovl_memory_array(memory, lanes, sizeof *tracks->noted_lanes);
+  bool whole = tracks->lanes != NULL && tracks->waited != NULL && tracks->recorded != NULL &&
+               tracks->source != NULL && tracks->sink != NULL && tracks->marks != NULL &&
+               tracks->noted != NULL && tracks->noted_lanes != NULL;
+  for (int set = 0; set < OVL_EVENT_SETS; set++) {
+    tracks->events[set] = ovl_memory_array(memory, places, sizeof(void *));
+    tracks->tails[set] = ovl_memory_array(memory, lanes, sizeof(void *));
+    whole = whole && tracks->events[set] != NULL && tracks->tails[set] != NULL;
+  }
+  return whole ? 0 : OVL_ENOMEM;
+}
+
+int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_lane_t *lanes,
+                    const ovl_memory_t *memory) {
+  memset(tracks, 0, sizeof *tracks);
+  tracks->plan = plan;
+  tracks->memory = *memory;
+  int r = tables_init(tracks);
+  if (r == 0) {
+    for (uint32_t l = 0; l < plan->lane_count; l++)
+      tracks->lanes[l] =
+          (ovl_track_t){.device = lanes[l].device, .waited = &tracks->waited[(size_t)l * plan->lane_count]};
+    find_recorded(tracks, &plan->graphs[OVL_OVERLAP]);
+    find_recorded(tracks, &plan->graphs[OVL_SERIAL]);
+  }
+  for (int set = 0; r == 0 && set < OVL_EVENT_SETS; set++)
+    r = create_events(tracks, set);
+  if (r != 0)
+    ovl_tracks_finish(tracks);
+  return r;
+}
+
+static void destroy_events(ovl_tracks_t *tracks, int set) {
+  const ovl_plan_t *plan = tracks->plan;
+  for (uint32_t s = 0; tracks->events[set] != NULL && s < plan->stage_count; s++)
+    for (uint32_t i = 0; i < tracks->ring; i++)
+      destroy(tracks, lane_of(plan, s), tracks->events[set][(size_t)s * tracks->ring + i]);
+  for (uint32_t l = 0; tracks->tails[set] != NULL && l < plan->lane_count; l++)
+    destroy(tracks, l, tracks->tails[set][l]);
+  destroy(tracks, 0, tracks->fork[set]);
+}
+
+void ovl_tracks_finish(ovl_tracks_t *tracks) {
+  const ovl_memory_t memory = tracks->memory;
+  tracks->current = NULL;
+  for (int set = 0; set < OVL_EVENT_SETS; set++) {
+    if (tracks->lanes != NULL)
+      destroy_events(tracks, set);
+    ovl_memory_free(&memory, tracks->tails[set]);
+    ovl_memory_free(&memory, tracks->events[set]);
+  }
+  ovl_memory_free(&memory, tracks->noted_lanes);
+  ovl_memory_free(&memory, tracks->noted);
+  ovl_memory_free(&memory, tracks->marks);
+  ovl_memory_free(&memory, tracks->sink);
+  ovl_memory_free(&memory, tracks->source);
+  ovl_memory_free(&memory, tracks->recorded);
+  ovl_memory_free(&memory, tracks->waited);
+  ovl_memory_free(&memory, tracks->lanes);
+  memset(tracks, 0, sizeof *tracks);
+}
+
+/* ---- fork and join ------------------------------------------------------------------------------------------------- */
+
+/* All of this call comes after all of the eager one before. */
+static int follow_last_call(ovl_tracks_t *tracks) {
+  int r = 0;
+  for (uint32_t l = 0; r == 0 && l < tracks->plan->lane_count; l++) {
+    ovl_track_t *lane = &tracks->lanes[l];
+    if (lane->tail != NULL)
+      r = wait(tracks, tracks->lanes[0].device, tracks->origin, lane->tail);
+    lane->tail = NULL;
+  }
+  return r;
+}
+
+int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_track_lane_t *lanes,
+                     void *origin) {
+  const ovl_plan_t *plan = tracks->plan;
+  bool same_origin = tracks->origin == origin; /* which waits for the last call already */
+  tracks->graph = &plan->graphs[mode];
+  tracks->set = set;
+  tracks->origin = origin;
+  tracks->current = NULL;
+  find_ends(plan, tracks->graph, tracks->source, tracks->sink);
+  memset(tracks->marks, 0, (size_t)plan->stage_count * tracks->ring * sizeof *tracks->marks);
+  memset(tracks->waited, 0, (size_t)plan->lane_count * plan->lane_count * sizeof *tracks->waited);
+  for (uint32_t l = 0; l < plan->lane_count; l++) {
+    ovl_track_t *lane = &tracks->lanes[l];
+    lane->stream = lanes[l].stream;
+    lane->issued = lane->marked = 0;
+    lane->forked = lane->stream == origin;
+  }
+  int r = set == OVL_EAGER && !same_origin ? follow_last_call(tracks) : 0;
+  return r != 0 ? r : record(tracks, tracks->lanes[0].device, tracks->fork[set], origin);
+}
+
+static int fork_lane(ovl_tracks_t *tracks, ovl_track_t *lane) {
+  lane->forked = true;
+  return wait(tracks, lane->device, lane->stream, tracks->fork[tracks->set]);
+}
+
+/* An event behind all that is on the lane's stream by now. */
+static int mark_tail(ovl_tracks_t *tracks, uint32_t index) {
+  ovl_track_t *lane = &tracks->lanes[index];
+  if (lane->marked == lane->issued)
+    return 0;
+  lane->marked = lane->issued;
+  lane->marked_event = tracks->tails[tracks->set][index];
+  return record(tracks, lane->device, lane->marked_event, lane->stream);
+}
+
+int ovl_tracks_join(ovl_tracks_t *tracks) {
+  int first = 0;
+  for (uint32_t l = 0; l < tracks->plan->lane_count; l++) {
+    ovl_track_t *lane = &tracks->lanes[l];
+    if (lane->issued == 0 || lane->stream == tracks->origin)
+      continue;
+    int r = mark_tail(tracks, l);
+    if (r == 0)
+      r = wait(tracks, tracks->lanes[0].device, tracks->origin, lane->marked_event);
+    if (tracks->set == OVL_EAGER)
+      lane->tail = lane->marked_event;
+    if (first == 0)
+      first = r;
+  }
+  return first;
+}
+
+/* ---- around an op ---------------------------------------------------------------------------------------------------- */
+
+static int wait_for_all(ovl_tracks_t *tracks, uint32_t index) {
+  ovl_track_t *lane = &tracks->lanes[index];
+  int r = 0;
+  for (uint32_t l = 0; r == 0 && l < tracks->plan->lane_count; l++) {
+    const ovl_track_t *other = &tracks->lanes[l];
+    if (other->stream == lane->stream || lane->waited[l] == other->issued)
+      continue;
+    r = mark_tail(tracks, l);
+    if (r == 0)
+      r = wait(tracks, lane->device, lane->stream, other->marked_event);
+    lane->waited[l] = other->issued;
+  }
+  return r;
+}
+
+/* Of what it waits for on each other lane, the last is enough. False: some of it was never issued. */
+static bool note(ovl_tracks_t *tracks, uint32_t index, uint32_t stage, uint64_t microbatch) {
+  ovl_track_t *lane = &tracks->lanes[index];
+  uint32_t on = lane_of(tracks->plan, stage);
+  const ovl_mark_t *mark = &tracks->marks[(size_t)stage * tracks->ring + microbatch % tracks->ring];
+  if (mark->name != microbatch + 1)
+    return false;
+  if (tracks->lanes[on].stream == lane->stream || lane->waited[on] >= mark->position)
+    return true;
+  if (tracks->noted[on] == NULL)
+    tracks->noted_lanes[tracks->noted_count++] = on;
+  if (tracks->noted[on] == NULL || tracks->noted[on]->position < mark->position)
+    tracks->noted[on] = mark;
+  return true;
+}
+
+static int wait_for_noted(ovl_tracks_t *tracks, uint32_t index) {
+  ovl_track_t *lane = &tracks->lanes[index];
+  int r = 0;
+  while (tracks->noted_count > 0) {
+    uint32_t on = tracks->noted_lanes[--tracks->noted_count];
+    const ovl_mark_t *mark = tracks->noted[on];
+    tracks->noted[on] = NULL;
+    lane->waited[on] = mark->position;
+    if (r == 0)
+      r = wait(tracks, lane->device, lane->stream, mark->event);
+  }
+  return r;
+}
+
+/* The first in its slot comes after those that were the last there. */
+static bool note_slot(ovl_tracks_t *tracks, uint32_t index, uint64_t microbatch) {
+  uint32_t limit = tracks->graph->limit;
+  bool all = true;
+  for (uint32_t s = 0; microbatch >= limit && s < tracks->plan->stage_count; s++)
+    if (tracks->sink[s])
+      all &= note(tracks, index, s, microbatch - limit);
+  return all;
+}
+
+int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+  uint32_t index = lane_of(tracks->plan, stage);
+  const ovl_edges_t *in = &tracks->graph->in;
+  ovl_track_t *lane = &tracks->lanes[index];
+  bool all = !tracks->source[stage] || note_slot(tracks, index, microbatch);
+  for (uint32_t e = in->first[stage]; e < in->first[stage + 1]; e++)
+    if (in->edges[e].distance <= microbatch)
+      all &= note(tracks, index, in->edges[e].stage, microbatch - in->edges[e].distance);
+  int r = lane->forked ? 0 : fork_lane(tracks, lane);
+  int noted = wait_for_noted(tracks, index);
+  if (r == 0)
+    r = noted;
+  if (r == 0 && !all)
+    r = wait_for_all(tracks, index);
+  return r != 0 ? r : use(tracks, lane->device);
+}
+
+int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+  uint32_t index = lane_of(tracks->plan, stage);
+  size_t place = (size_t)stage * tracks->ring + microbatch % tracks->ring;
+  ovl_track_t *lane = &tracks->lanes[index];
+  ovl_mark_t *mark = &tracks->marks[place];
+  *mark = (ovl_mark_t){
+      .name = microbatch + 1, .position = ++lane->issued, .event = tracks->events[tracks->set][place]};
+  if (mark->event == NULL)
+    return 0;
+  lane->marked = lane->issued;
+  lane->marked_event = mark->event;
+  return record(tracks, lane->device, mark->event, lane->stream);
+}

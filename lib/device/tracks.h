@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Tracks: what has been put on which stream, and what has to wait for what there. Whoever issues a pipeline's device
+ * ops, in one order, calls these around each callback:
+ *
+ *   begin(streams, origin)      the streams of this call, and which of the two sets of events
+ *   before(op)                  the op's stream waits for what the op waits for
+ *   ... the callback puts its work on the stream ...
+ *   after(op)                   an event behind it, if an op on another lane will wait for it
+ *   join()                      the origin waits for all streams
+ *
+ * A wait that an earlier wait of the same stream implies is left out. No threads, no clock; the device's entries are
+ * called on the caller's thread. */
+#ifndef OVL_DEVICE_TRACKS_H
+#define OVL_DEVICE_TRACKS_H
+
+#include "ovl/device.h"
+#include "plan/plan.h"
+
+/* What a lane was given, and may be given anew for a call. */
+typedef struct ovl_track_lane {
+  const ovl_device_t *device;
+  void *stream;
+} ovl_track_lane_t;
+
+typedef struct ovl_track {
+  const ovl_device_t *device;
+  void *stream;
+  uint64_t issued;    /* ops, in this call */
+  uint64_t marked;    /* `issued` when an event was last recorded behind it */
+  void *marked_event; /* that event */
+  void *tail;         /* behind the last op of the eager call before, or NULL */
+  uint64_t *waited;   /* by lane: how many of its ops this stream already waits for */
+  bool forked;        /* waits for the origin */
+} ovl_track_t;
+
+/* Where an op ended on its lane's stream. */
+typedef struct ovl_mark {
+  uint64_t name; /* 1 more than its microbatch; 0: none was issued */
+  uint64_t position;
+  void *event;
+} ovl_mark_t;
+
+enum { OVL_EAGER, OVL_CAPTURED, OVL_EVENT_SETS };
+
+typedef struct ovl_tracks {
+  const ovl_plan_t *plan;
+  const ovl_graph_t *graph; /* of the call, as all that follows */
+  ovl_memory_t memory;
+  ovl_track_t *lanes;
+  uint64_t *waited;         /* of all lanes */
+  bool *recorded;           /* by stage: an op on another lane may wait for its ops, in some mode */
+  bool *source;             /* by stage, for the call's graph: waits for nothing of its own microbatch */
+  bool *sink;               /* and nothing of its own microbatch waits for it */
+  uint32_t ring;            /* events of a stage: its microbatch mod this */
+  ovl_mark_t *marks;        /* [stage][ring] */
+  const ovl_mark_t **noted; /* by lane: what the next op is to wait for there */
+  uint32_t *noted_lanes, noted_count;
+  void **events[OVL_EVENT_SETS]; /* [stage][ring]; NULL for stages that are not recorded */
+  void **tails[OVL_EVENT_SETS];  /* by lane */
+  void *fork[OVL_EVENT_SETS];    /* on the origin, before all */
+  int set;
+  void *origin;                /* of the first lane's device, as the forks */
+  const ovl_device_t *current; /* that this thread has entered last */
+} ovl_tracks_t;
+
+/* Makes all events. `lanes` has an entry for each lane. 0, OVL_ENOMEM, or what an entry returned. The plan must outlive
+ * it. On error nothing is held. */
+int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_lane_t *lanes,
+                    const ovl_memory_t *memory);
+void ovl_tracks_finish(ovl_tracks_t *tracks);
+
+/* All return 0 or what an entry returned. */
+int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_track_lane_t *lanes,
+                     void *origin);
+int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
+int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
+int ovl_tracks_join(ovl_tracks_t *tracks);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* Clocks: a time, and for each stream how many of its works have been seen. */
+#include "support/paper_device.h"
+
+#include <string.h>
+
+#include "support/cmocka_all.h"
+
+static void mix(paper_t *paper, uint64_t number) {
+  paper->shape = (paper->shape ^ number) * UINT64_C(0x100000001b3) + 1;
+}
+
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static uint32_t index_of(const paper_t *paper, const paper_stream_t *stream) {
+  return (uint32_t)(stream - paper->streams);
+}
+
+/* ---- the table ----------------------------------------------------------------------------------------------------- */
+
+static int enter(void *context) {
+  struct paper_half *half = context;
+  half->paper->current = half->device;
+  return 0;
+}
+
+static int event_create(void *context, int timing, void **event) {
+  struct paper_half *half = context;
+  (void)timing;
+  assert_int_equal(half->paper->current, half->device);
+  assert_true(half->paper->events_made < PAPER_EVENTS);
+  paper_event_t *made = &half->paper->events[half->paper->events_made++];
+  *made = (paper_event_t){.device = half->device, .captured = -1};
+  *event = made;
+  return 0;
+}
+
+static void event_destroy(void *context, void *event) {
+  struct paper_half *half = context;
+  assert_int_equal(((paper_event_t *)event)->device, half->device);
+  half->paper->events_ended++;
+}
+
+static int injected(paper_t *paper) {
+  if (paper->fail_after == 0)
+    return paper->fail_with;
+  paper->fail_after -= paper->fail_after > 0;
+  return 0;
+}
+
+static int event_record(void *context, void *event, void *stream) {
+  struct paper_half *half = context;
+  paper_t *paper = half->paper;
+  paper_stream_t *on = stream;
+  paper_event_t *mark = event;
+  assert_int_equal(paper->current, half->device); /* another device must not be current */
+  assert_int_equal(mark->device, half->device);   /* CUDA: an event is recorded in its own context */
+  assert_int_equal(on->device, half->device);
+  assert_true(mark->captured == -1 || mark->captured == paper->capturing); /* the two kinds are not mixed */
+  mark->captured = paper->capturing;
+  mark->now = on->now;
+  memcpy(mark->seen, on->seen, sizeof mark->seen);
+  paper->records++;
+  mix(paper, 1000 + index_of(paper, on));
+  return injected(paper);
+}
+
+static int stream_wait(void *context, void *stream, void *event) {
+  struct paper_half *half = context;
+  paper_t *paper = half->paper;
+  paper_stream_t *on = stream;
+  const paper_event_t *mark = event;
+  assert_int_equal(on->device, half->device);
+  assert_int_equal(paper->current, half->device);
+  assert_int_equal(mark->captured, paper->capturing); /* recorded, and of this kind */
+  on->now = most(on->now, mark->now);
+  for (uint32_t s = 0; s < PAPER_STREAMS; s++)
+    on->seen[s] = on->seen[s] > mark->seen[s] ? on->seen[s] : mark->seen[s];
+  paper->waits++;
+  mix(paper, 2000 + index_of(paper, on));
+  return injected(paper);
+}
+
+static int event_query(void *context, void *event) {
+  (void)context;
+  (void)event;
+  return 0;
+}
+
+static int is_capturing(void *context, void *stream, int *capturing) {
+  const struct paper_half *half = context;
+  (void)stream;
+  *capturing = half->paper->capturing;
+  return half->paper->invalid ? 901 : 0;
+}
+
+void paper_init(paper_t *paper) {
+  memset(paper, 0, sizeof *paper);
+  paper->current = -1;
+  paper->fail_after = -1;
+  for (int d = 0; d < 2; d++) {
+    ovl_device_t *device = &paper->devices[d];
+    paper->halves[d] = (struct paper_half){.paper = paper, .device = d};
+    ovl_device_init(device);
+    device->name = d == 0 ? "paper:0" : "paper:1";
+    device->context = &paper->halves[d];
+    device->sync_domain = paper;
+    device->enter = enter;
+    device->event_create = event_create;
+    device->event_destroy = event_destroy;
+    device->event_record = event_record;
+    device->stream_wait = stream_wait;
+    device->event_query = event_query;
+    device->is_capturing = is_capturing;
+  }
+}
+
+void *paper_stream(paper_t *paper, int device) {
+  assert_true(paper->stream_count < PAPER_STREAMS);
+  paper_stream_t *stream = &paper->streams[paper->stream_count++];
+  stream->paper = paper;
+  stream->device = device;
+  return stream;
+}
+
+/* ---- works ------------------------------------------------------------------------------------------------------- */
+
+void paper_put(const ovl_op_t *op, uint64_t duration) {
+  paper_stream_t *on = op->stream;
+  paper_t *paper = on->paper;
+  uint32_t stream = index_of(paper, on);
+  assert_int_equal(paper->current, on->device);
+  assert_true(paper->work_count < PAPER_WORKS);
+  paper_work_t *work = &paper->works[paper->work_count++];
+  *work = (paper_work_t){.stream = stream,
+                         .position = on->seen[stream] + 1,
+                         .stage = op->stage.id,
+                         .microbatch = op->microbatch,
+                         .slot = op->slot,
+                         .start = on->now,
+                         .end = on->now + duration};
+  memcpy(work->seen, on->seen, sizeof work->seen);
+  on->now = work->end;
+  on->seen[stream] = work->position;
+  mix(paper, 3000 + stream);
+  mix(paper, op->microbatch * 1000 + op->stage.id);
+}
+
+const paper_work_t *paper_find(const paper_t *paper, uint32_t from, uint32_t stage, uint64_t microbatch) {
+  const paper_work_t *found = NULL;
+  for (uint32_t i = from; i < paper->work_count; i++)
+    if (paper->works[i].stage == stage && paper->works[i].microbatch == microbatch) {
+      assert_null(found);
+      found = &paper->works[i];
+    }
+  assert_non_null(found);
+  return found;
+}
+
+int paper_after(const paper_work_t *later, const paper_work_t *earlier) {
+  return later->seen[earlier->stream] >= earlier->position;
+}
+
+int paper_joined(const paper_t *paper, const void *stream) {
+  const paper_stream_t *on = stream;
+  for (uint32_t s = 0; s < paper->stream_count; s++)
+    if (on->seen[s] != paper->streams[s].seen[s])
+      return 0;
+  return 1;
+}
+
+uint64_t paper_end(const paper_t *paper, uint32_t from) {
+  uint64_t end = 0;
+  for (uint32_t i = from; i < paper->work_count; i++)
+    end = most(end, paper->works[i].end);
+  return end;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* A device on paper: nothing runs, but what is put on its streams is kept, with what it comes after. An event is what its
+ * stream had come to when it was last recorded, as with CUDA: waits that were put down before a new record keep to the old
+ * one, and an event that was never recorded is done.
+ *
+ * Each piece of work knows two things: when it would start and end if all works took as long as they say, and which works
+ * it comes after whatever they take. The second is what tests of dependencies ask for: no lucky timing can hide a wait
+ * that is missing. */
+#ifndef TEST_SUPPORT_PAPER_DEVICE_H
+#define TEST_SUPPORT_PAPER_DEVICE_H
+
+#include "ovl.h"
+
+enum { PAPER_STREAMS = 16, PAPER_WORKS = 8192, PAPER_EVENTS = 4096 };
+
+typedef struct paper paper_t;
+
+typedef struct paper_stream {
+  paper_t *paper;
+  int device; /* which of the two devices it belongs to */
+  uint64_t now;
+  uint32_t seen[PAPER_STREAMS]; /* by stream: how many of its works all that comes now comes after */
+} paper_stream_t;
+
+typedef struct paper_event {
+  int device;
+  int captured; /* was it recorded under capture? -1: never recorded */
+  uint64_t now;
+  uint32_t seen[PAPER_STREAMS];
+} paper_event_t;
+
+typedef struct paper_work {
+  uint32_t stream, position; /* the position-th work of its stream, from 1 on */
+  uint32_t stage;            /* as all below: what put it down */
+  uint64_t microbatch;
+  uint32_t slot;
+  uint64_t start, end;
+  uint32_t seen[PAPER_STREAMS]; /* when it starts */
+} paper_work_t;
+
+struct paper {
+  ovl_device_t devices[2]; /* of one sync domain */
+  struct paper_half {
+    paper_t *paper;
+    int device;
+  } halves[2]; /* their contexts */
+  paper_stream_t streams[PAPER_STREAMS];
+  uint32_t stream_count;
+  paper_work_t works[PAPER_WORKS];
+  uint32_t work_count;
+  paper_event_t events[PAPER_EVENTS];
+  uint32_t events_made, events_ended;
+  uint64_t records, waits;
+  int current;    /* the device that was entered last, or -1 */
+  int capturing;  /* what is_capturing says */
+  int invalid;    /* ... and whether it fails */
+  int fail_after; /* this many records and waits succeed, the next one returns fail_with; -1: all succeed */
+  int fail_with;
+  uint64_t shape; /* a hash of all that was put down since it was last set to 0 */
+};
+
+void paper_init(paper_t *paper);
+
+/* A stream of one of the two devices. */
+void *paper_stream(paper_t *paper, int device);
+
+/* Puts work down on op->stream that takes that long. */
+void paper_put(const ovl_op_t *op, uint64_t duration);
+
+/* The work of an op since work number `from`; fails the test if there is none or more than one. */
+const paper_work_t *paper_find(const paper_t *paper, uint32_t from, uint32_t stage, uint64_t microbatch);
+
+/* Whatever they take, does `later` come after `earlier`? */
+int paper_after(const paper_work_t *later, const paper_work_t *earlier);
+
+/* Does what comes next on the stream come after all works? */
+int paper_joined(const paper_t *paper, const void *stream);
+
+/* When the last work since number `from` ends. */
+uint64_t paper_end(const paper_t *paper, uint32_t from);
+
+#endif
