@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/devices.h"
 #include "api/options.h"
 #include "api/pipeline.h"
-
-#define DEFAULT_POLL_NS UINT64_C(50000)
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
@@ -135,8 +134,9 @@ int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, 
                             .fixed = o.order == OVL_ORDER_FIXED || o.kind == OVL_LANE_DEVICE};
   *device = (ovl_lane_device_t){.given = o.device, .table = table, .stream = o.stream};
   *order = (ovl_order_list_t){0};
-  *hooks = (ovl_lane_hooks_t){
-      .poll = o.poll, .data = o.data, .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : DEFAULT_POLL_NS};
+  *hooks = (ovl_lane_hooks_t){.poll = o.poll,
+                              .data = o.data,
+                              .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : OVL_DEFAULT_POLL_NS};
   p->lane_hooks.count++;
   p->lane_orders.count++;
   p->lane_devices.count++;
@@ -158,6 +158,10 @@ static int check_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options, ov
   if (o->lane.id > p->lane_descs.count)
     return ovl_refuse(p, OVL_ENOLANE, "add_stage: stage \"%.100s\": there is no lane %u, only %u", name,
                       (unsigned)o->lane.id, (unsigned)p->lane_descs.count);
+  if (o->cancel != NULL && ovl_pipeline_lane_device(p, o->lane.id - 1)->given != NULL)
+    return ovl_refuse(p, OVL_EDEVICE,
+                      "add_stage: stage \"%.100s\" is on a device lane, whose work cannot be cancelled",
+                      name);
   return 0;
 }
 
@@ -265,45 +269,67 @@ uint32_t ovl_pipeline_effective_window(const ovl_pipeline_t *p) {
   return lanes == 0 ? 1 : lanes <= UINT32_MAX / 2 ? 2 * lanes : UINT32_MAX;
 }
 
-static int build(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
+/* What freezing makes. */
+typedef struct ovl_frozen {
+  ovl_plan_t *plan;
+  ovl_devices_t *devices;
+  ovl_executor_t executor;
+} ovl_frozen_t;
+
+static int make_executor(ovl_pipeline_t *p, ovl_frozen_t *f) {
   const ovl_pipeline_options_t *o = &p->options;
+  const ovl_executor_options_t options = {
+      .pipeline = p,
+      .stages = f->devices != NULL ? f->devices->stage_hooks : p->stage_hooks.items,
+      .lanes = f->devices != NULL ? f->devices->lane_hooks : p->lane_hooks.items,
+      .hooks = {.on_microbatch = o->on_microbatch,
+                .on_room = o->on_room,
+                .on_fault = ovl_pipeline_on_fault,
+                .on_over = ovl_pipeline_on_over},
+      .core = {.queue = o->queue != 0 ? o->queue : f->plan->window,
+               .keep_going = o->on_error == OVL_ON_ERROR_CONTINUE,
+               .report = o->on_microbatch != NULL,
+               .tell = o->on_failure != NULL,
+               .statistics = !o->no_stats},
+      .spin_ns = o->spin_ns,
+      .memory = &p->memory};
+  return ovl_executor_init(&f->executor, f->devices != NULL ? &f->devices->plan : f->plan, &options);
+}
+
+static void throw_plans_away(ovl_pipeline_t *p, ovl_frozen_t *f) {
+  if (f->devices != NULL)
+    ovl_devices_free(f->devices, &p->memory);
+  ovl_plan_finish(f->plan, &p->memory);
+}
+
+static int build(ovl_pipeline_t *p, ovl_frozen_t *f) {
   const ovl_description_t d = ovl_pipeline_describe(p);
-  const ovl_executor_options_t options = {.pipeline = p,
-                                          .stages = p->stage_hooks.items,
-                                          .lanes = p->lane_hooks.items,
-                                          .hooks = {.on_microbatch = o->on_microbatch,
-                                                    .on_room = o->on_room,
-                                                    .on_fault = ovl_pipeline_on_fault,
-                                                    .on_over = ovl_pipeline_on_over},
-                                          .core = {.queue = o->queue != 0 ? o->queue : d.window,
-                                                   .keep_going = o->on_error == OVL_ON_ERROR_CONTINUE,
-                                                   .report = o->on_microbatch != NULL,
-                                                   .tell = o->on_failure != NULL,
-                                                   .statistics = !o->no_stats},
-                                          .spin_ns = o->spin_ns,
-                                          .memory = &p->memory};
-  int r = ovl_plan_init(plan, &d, &p->memory);
+  int r = ovl_plan_init(f->plan, &d, &p->memory);
   if (r != 0)
     return r;
-  r = ovl_executor_init(executor, plan, &options);
+  if (p->device_lanes > 0)
+    f->devices = ovl_devices_make(p, f->plan, &r);
+  if (r == 0)
+    r = make_executor(p, f);
   if (r != 0)
-    ovl_plan_finish(plan, &p->memory);
+    throw_plans_away(p, f);
   return r;
 }
 
-static void throw_away(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) {
-  ovl_executor_finish(executor);
-  ovl_plan_finish(plan, &p->memory);
-  ovl_memory_free(&p->memory, plan);
+static void throw_away(ovl_pipeline_t *p, ovl_frozen_t *f) {
+  ovl_executor_finish(&f->executor);
+  throw_plans_away(p, f);
+  ovl_memory_free(&p->memory, f->plan);
 }
 
 /* False: somebody else was first. */
-static bool install(ovl_pipeline_t *p, ovl_plan_t *plan, const ovl_executor_t *executor) {
+static bool install(ovl_pipeline_t *p, const ovl_frozen_t *f) {
   ovl_lock(&p->exec.lock);
   bool first = !atomic_load(&p->frozen);
   if (first) {
-    p->plan = plan;
-    ovl_executor_install(&p->exec, executor);
+    p->plan = f->plan;
+    p->devices = f->devices;
+    ovl_executor_install(&p->exec, &f->executor);
     atomic_store(&p->frozen, true);
   }
   ovl_unlock(&p->exec.lock);
@@ -313,17 +339,16 @@ static bool install(ovl_pipeline_t *p, ovl_plan_t *plan, const ovl_executor_t *e
 int ovl_pipeline_freeze(ovl_pipeline_t *p) {
   if (atomic_load(&p->frozen))
     return 0;
-  ovl_executor_t executor;
-  ovl_plan_t *plan = ovl_memory_array(&p->memory, 1, sizeof *plan);
-  int r = plan != NULL ? build(p, plan, &executor) : OVL_ENOMEM;
+  ovl_frozen_t f = {.plan = ovl_memory_array(&p->memory, 1, sizeof *f.plan)};
+  int r = f.plan != NULL ? build(p, &f) : OVL_ENOMEM;
   if (r != 0) {
-    ovl_memory_free(&p->memory, plan);
+    ovl_memory_free(&p->memory, f.plan);
     return ovl_refuse(p, r, "the pipeline could not be set up: window %u, %u stages: %s",
                       (unsigned)ovl_pipeline_effective_window(p), (unsigned)p->stage_descs.count,
                       ovl_strerror(r));
   }
-  if (!install(p, plan, &executor))
-    throw_away(p, plan, &executor);
+  if (!install(p, &f))
+    throw_away(p, &f);
   return 0;
 }
 

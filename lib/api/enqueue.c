@@ -17,20 +17,11 @@ typedef struct ovl_enqueuer {
 
 /* ---- may it be enqueued? ------------------------------------------------------------------------------------------- */
 
-static const ovl_lane_device_t *device_of(const ovl_pipeline_t *p, uint32_t lane) {
-  return &((const ovl_lane_device_t *)p->lane_devices.items)[lane];
-}
-
-static bool same_domain(const ovl_lane_device_t *a, const ovl_lane_device_t *b) {
-  return a->given == b->given ||
-         (a->table.sync_domain != NULL && a->table.sync_domain == b->table.sync_domain);
-}
-
 static int check_lanes(ovl_pipeline_t *p) {
   for (uint32_t l = 0; l < p->lane_devices.count; l++) {
-    if (device_of(p, l)->given == NULL)
+    if (ovl_pipeline_lane_device(p, l)->given == NULL)
       return ovl_refuse(p, OVL_EDEVICE, "enqueue: lane \"%.100s\" is no device lane", ovl_lane_name(p, l));
-    if (!same_domain(device_of(p, 0), device_of(p, l)))
+    if (!ovl_pipeline_same_domain(p, 0, l))
       return ovl_refuse(p, OVL_EDEVICE,
                         "enqueue: lanes \"%.100s\" and \"%.100s\" are of different sync domains",
                         ovl_lane_name(p, 0), ovl_lane_name(p, l));
@@ -56,27 +47,20 @@ static int check_call(ovl_pipeline_t *p, const ovl_enqueue_t *given, ovl_enqueue
 
 /* ---- set-up -------------------------------------------------------------------------------------------------------- */
 
-/* Lanes of one device share its table. */
-static const ovl_device_t *table_of(const ovl_pipeline_t *p, uint32_t lane) {
-  uint32_t first = 0;
-  while (device_of(p, first)->given != device_of(p, lane)->given)
-    first++;
-  return &device_of(p, first)->table;
-}
-
 static int set_up(ovl_pipeline_t *p, ovl_enqueuer_t *q) {
   uint32_t count = p->lane_descs.count;
   q->lanes = ovl_memory_array(&p->memory, count, sizeof *q->lanes);
   if (q->lanes == NULL)
     return OVL_ENOMEM;
   for (uint32_t l = 0; l < count; l++)
-    q->lanes[l].device = table_of(p, l);
+    q->lanes[l].device = ovl_pipeline_lane_table(p, l);
   int r = ovl_sim_init(&q->sim, p->plan, ovl_pipeline_cost, p, false, &p->memory);
   if (r != 0)
     return r;
   q->sim.core.options.keep_going = p->options.on_error == OVL_ON_ERROR_CONTINUE;
   ovl_pipeline_bind_core(p, &q->sim.core);
-  return count > 0 ? ovl_tracks_init(&q->tracks, p->plan, q->lanes, &p->memory) : 0;
+  const ovl_track_options_t options = {.lanes = q->lanes};
+  return count > 0 ? ovl_tracks_init(&q->tracks, p->plan, &options, &p->memory) : 0;
 }
 
 static void finish(const ovl_memory_t *memory, ovl_enqueuer_t *q) {
@@ -114,7 +98,7 @@ static int make_enqueuer(ovl_pipeline_t *p) {
 static int choose_streams(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
   for (uint32_t l = 0; l < p->lane_descs.count; l++) {
     void *given = call->lane_streams != NULL ? call->lane_streams[l] : NULL;
-    p->enqueuer->lanes[l].stream = given != NULL ? given : device_of(p, l)->stream;
+    p->enqueuer->lanes[l].stream = given != NULL ? given : ovl_pipeline_lane_device(p, l)->stream;
     if (p->enqueuer->lanes[l].stream == NULL)
       return ovl_refuse(p, OVL_EINVAL, "enqueue: lane \"%.100s\" has no stream, and the call brings none",
                         ovl_lane_name(p, l));
@@ -125,11 +109,11 @@ static int choose_streams(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
 /* ---- issuing ------------------------------------------------------------------------------------------------------- */
 
 static int call_op(const ovl_pipeline_t *p, const ovl_enqueue_t *call, const ovl_core_op_t *op) {
-  ovl_op_t pub = op->pub;
+  ovl_core_op_t seen = {.pub = op->pub}; /* never started, so ovl_op_complete() refuses it */
   ovl_op_cb run = ((const ovl_stage_hooks_t *)p->stage_hooks.items)[ovl_core_op_stage(op)].run;
-  pub.stream = p->enqueuer->lanes[ovl_core_op_lane(op)].stream;
-  pub.item = call->items != NULL ? call->items[pub.microbatch] : NULL;
-  return run != NULL ? run(&pub) : 0;
+  seen.pub.stream = p->enqueuer->lanes[ovl_core_op_lane(op)].stream;
+  seen.pub.item = call->items != NULL ? call->items[op->pub.microbatch] : NULL;
+  return run != NULL ? run(&seen.pub) : 0;
 }
 
 /* What it put on the stream is followed by its event even if it failed: it may have put something there. */
@@ -196,7 +180,7 @@ static void play(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
 
 static int make_order(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
   ovl_order_source_t order;
-  int r = ovl_pipeline_prepare_order(p, "enqueue", call->microbatches, &order);
+  int r = ovl_pipeline_prepare_order(p, "enqueue", call->microbatches, NULL, &order);
   if (r == 0)
     ovl_core_set_order(&p->enqueuer->sim.core, &order);
   return r;

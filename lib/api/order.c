@@ -69,9 +69,10 @@ static int check_feasible(ovl_pipeline_t *p, const char *call, ovl_orders_t *ord
   return 0;
 }
 
-static int init_orders(ovl_pipeline_t *p, const ovl_plan_t *plan, ovl_orders_t *orders) {
+static int init_orders(ovl_pipeline_t *p, const ovl_plan_t *plan, const ovl_order_groups_t *groups,
+                       ovl_orders_t *orders) {
   int r = ovl_orders_init(orders, plan, p->lane_orders.items, ovl_pipeline_cost, p,
-                          ovl_pipeline_cost_calls(p), &p->memory);
+                          ovl_pipeline_cost_calls(p), groups, &p->memory);
   if (r == 0 && orders->simulates)
     ovl_pipeline_bind_core(p, &orders->sim.core);
   return r;
@@ -97,8 +98,8 @@ static int begin_orders(ovl_pipeline_t *p, const char *call, ovl_orders_t *order
 }
 
 int ovl_pipeline_make_orders(ovl_pipeline_t *p, const char *call, const ovl_plan_t *plan,
-                             uint64_t microbatches, ovl_orders_t *orders) {
-  int r = init_orders(p, plan, orders);
+                             uint64_t microbatches, const ovl_order_groups_t *groups, ovl_orders_t *orders) {
+  int r = init_orders(p, plan, groups, orders);
   if (r != 0)
     return refuse_set_up(p, call, r);
   r = begin_orders(p, call, orders, microbatches);
@@ -122,13 +123,17 @@ void ovl_pipeline_drop_orders(ovl_pipeline_t *p) {
 }
 
 /* Kept from run to run, until an explicit order changes. */
-static int keep_orders(ovl_pipeline_t *p, const char *call, uint64_t microbatches) {
+static int keep_orders(ovl_pipeline_t *p, const char *call, uint64_t microbatches,
+                       const ovl_order_groups_t *groups) {
+  if (p->orders_grouped != (groups != NULL))
+    ovl_pipeline_drop_orders(p);
+  p->orders_grouped = groups != NULL;
   if (p->orders != NULL)
     return begin_orders(p, call, p->orders, microbatches);
   ovl_orders_t *orders = ovl_memory_array(&p->memory, 1, sizeof *orders);
   if (orders == NULL)
     return refuse_set_up(p, call, OVL_ENOMEM);
-  int r = ovl_pipeline_make_orders(p, call, p->plan, microbatches, orders);
+  int r = ovl_pipeline_make_orders(p, call, p->plan, microbatches, groups, orders);
   if (r == 0)
     p->orders = orders;
   else
@@ -137,12 +142,12 @@ static int keep_orders(ovl_pipeline_t *p, const char *call, uint64_t microbatche
 }
 
 int ovl_pipeline_prepare_order(ovl_pipeline_t *p, const char *call, uint64_t microbatches,
-                               ovl_order_source_t *source) {
+                               const ovl_order_groups_t *groups, ovl_order_source_t *source) {
   memset(source, 0, sizeof *source);
   if (p->mode == OVL_SERIAL || microbatches == OVL_STREAMING || !has_fixed_lane(p->plan) ||
       ovl_exec_in_flight(&p->exec))
     return 0;
-  int r = keep_orders(p, call, microbatches);
+  int r = keep_orders(p, call, microbatches, groups);
   if (r == 0)
     *source = ovl_orders_source(p->orders);
   return r;
@@ -230,7 +235,7 @@ static int check_together(ovl_pipeline_t *p, uint64_t microbatches) {
   int r = ovl_pipeline_get_plan(p, &own, &plan);
   if (r != 0)
     return refuse_set_up(p, "set_order", r);
-  r = ovl_pipeline_make_orders(p, "set_order", plan, microbatches, &orders);
+  r = ovl_pipeline_make_orders(p, "set_order", plan, microbatches, NULL, &orders);
   if (r == 0)
     ovl_orders_finish(&orders);
   ovl_pipeline_put_plan(p, &own);
@@ -325,7 +330,7 @@ static int mix_orders(ovl_pipeline_t *p, uint64_t microbatches, uint64_t *hash) 
   int r = ovl_pipeline_get_plan(p, &own, &plan);
   if (r != 0)
     return refuse_set_up(p, "fingerprint", r);
-  r = ovl_pipeline_make_orders(p, "fingerprint", plan, microbatches, &orders);
+  r = ovl_pipeline_make_orders(p, "fingerprint", plan, microbatches, NULL, &orders);
   for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
     mix_list(hash, &orders.lanes[l].list);
   if (r == 0)

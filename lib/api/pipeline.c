@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/devices.h"
 #include "api/options.h"
 
 static void *default_allocate(void *context, size_t bytes) {
@@ -123,6 +124,8 @@ void ovl_pipeline_free(ovl_pipeline_t *p) {
   ovl_pipeline_drop_orders(p);
   if (atomic_load(&p->frozen)) {
     ovl_executor_finish(&p->exec);
+    if (p->devices != NULL)
+      ovl_devices_free(p->devices, &memory);
     ovl_plan_finish(p->plan, &memory);
     ovl_memory_free(&memory, p->plan);
   }

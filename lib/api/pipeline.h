@@ -53,8 +53,10 @@ struct ovl_pipeline {
   /* Set by the first run or submit, with the lock held, and constant from then on. */
   atomic_bool frozen;
   ovl_plan_t *plan;
+  struct ovl_devices *devices; /* NULL: there are no device lanes, and the executor runs `plan` */
 
   ovl_orders_t *orders; /* of fixed lanes, for counted runs; NULL until one needs it. As the mode below */
+  bool orders_grouped;  /* they are for a run with an issuer, not for an enqueue */
   bool orders_checked;  /* the explicit ones can be kept */
   ovl_mode_t mode;      /* of the next run; like the description, one thread at a time */
   ovl_close_cb closed;  /* loop thread: what the close that waits for the end of a run is to call */
@@ -96,16 +98,21 @@ void ovl_pipeline_put_plan(ovl_pipeline_t *p, ovl_plan_t *own);
 uint64_t ovl_pipeline_cost(void *context, const ovl_op_t *op);
 bool ovl_pipeline_cost_calls(const ovl_pipeline_t *p);
 
-/* Makes *orders for a run of `microbatches` on the plan, checked. Its simulation's ops are bound to p. */
+/* Makes *orders for a run of `microbatches` on the plan, checked; groups as for ovl_orders_init. Its simulation's ops are bound to p. */
 int ovl_pipeline_make_orders(ovl_pipeline_t *p, const char *call, const ovl_plan_t *plan,
-                             uint64_t microbatches, ovl_orders_t *orders);
+                             uint64_t microbatches, const ovl_order_groups_t *groups, ovl_orders_t *orders);
 
 /* Where the run that is to start takes the order of its fixed lanes from. */
 int ovl_pipeline_prepare_order(ovl_pipeline_t *p, const char *call, uint64_t microbatches,
-                               ovl_order_source_t *source);
+                               const ovl_order_groups_t *groups, ovl_order_source_t *source);
 
 void ovl_pipeline_bind_core(ovl_pipeline_t *p, ovl_core_t *core);
 void ovl_pipeline_drop_orders(ovl_pipeline_t *p);
+
+/* devices.c: of a lane; the table is NULL if it has none. */
+const ovl_lane_device_t *ovl_pipeline_lane_device(const ovl_pipeline_t *p, uint32_t lane);
+const ovl_device_t *ovl_pipeline_lane_table(const ovl_pipeline_t *p, uint32_t lane);
+bool ovl_pipeline_same_domain(const ovl_pipeline_t *p, uint32_t lane, uint32_t other);
 
 /* enqueue.c */
 void ovl_pipeline_drop_enqueuer(ovl_pipeline_t *p);

@@ -2,6 +2,7 @@
 /* Running a pipeline: the public calls, each a request to the executor with its refusal put into words. */
 #include <assert.h>
 
+#include "api/devices.h"
 #include "api/options.h"
 #include "api/pipeline.h"
 #include "exec/process.h"
@@ -16,10 +17,11 @@ static void describe_fault(const ovl_pipeline_t *p, const ovl_fault_t *fault, ov
   failure->stage_name = failure->lane_name = "";
   if (fault->status == 0 || fault->stage == OVL_NO_STAGE)
     return;
-  uint32_t lane = p->plan->stages[fault->stage].lane;
-  failure->stage.id = fault->stage + 1;
+  uint32_t stage = p->devices != NULL ? ovl_issue_user_stage(&p->devices->issue, fault->stage) : fault->stage;
+  uint32_t lane = p->plan->stages[stage].lane;
+  failure->stage.id = stage + 1;
   failure->lane.id = lane + 1;
-  failure->stage_name = ovl_stage_name(p, fault->stage);
+  failure->stage_name = ovl_stage_name(p, stage);
   failure->lane_name = ovl_lane_name(p, lane);
 }
 
@@ -40,21 +42,24 @@ int ovl_pipeline_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
 
 /* ---- start --------------------------------------------------------------------------------------------------- */
 
-static int refuse_devices(ovl_pipeline_t *p, const char *call) {
-  return p->device_lanes > 0
-             ? ovl_refuse(p, OVL_EDEVICE, "%s: pipelines with device lanes can only be enqueued", call)
-             : 0;
+/* The lanes of one sync domain are one lane of the run. */
+static int prepare(ovl_pipeline_t *p, const char *call, uint64_t microbatches, ovl_order_source_t *order) {
+  const ovl_devices_t *devices = p->devices;
+  if (devices == NULL)
+    return ovl_pipeline_prepare_order(p, call, microbatches, NULL, order);
+  const ovl_order_groups_t groups = {
+      .lane_of = devices->run_lanes, .lane_count = devices->plan.lane_count, .window = devices->plan.window};
+  int r = ovl_pipeline_prepare_order(p, call, microbatches, &groups, order);
+  return r != 0 ? r : ovl_devices_begin(p, call);
 }
 
 static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t microbatches,
                  ovl_pipeline_cb done, int *status_out) {
-  int r = refuse_devices(p, call);
-  if (r == 0)
-    r = ovl_pipeline_freeze(p);
+  int r = ovl_pipeline_freeze(p);
   if (r != 0)
     return r;
   ovl_order_source_t order;
-  r = ovl_pipeline_prepare_order(p, call, microbatches, &order);
+  r = prepare(p, call, microbatches, &order);
   if (r != 0)
     return r;
   r = ovl_exec_launch(&p->exec, loop, p->mode, microbatches, &order, done, status_out);
@@ -97,14 +102,14 @@ int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches) {
 int ovl_pipeline_submit(ovl_pipeline_t *p, void *item) {
   if (p == NULL)
     return OVL_EINVAL;
-  int r = p->device_lanes > 0 ? OVL_EDEVICE : ovl_pipeline_freeze(p);
+  int r = ovl_pipeline_freeze(p);
   return r != 0 ? r : ovl_exec_submit(&p->exec, item);
 }
 
 int ovl_pipeline_finish(ovl_pipeline_t *p) {
   if (p == NULL)
     return OVL_EINVAL;
-  int r = p->device_lanes > 0 ? OVL_EDEVICE : ovl_pipeline_freeze(p);
+  int r = ovl_pipeline_freeze(p);
   return r != 0 ? r : ovl_exec_finish_items(&p->exec);
 }
 

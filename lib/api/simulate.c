@@ -33,7 +33,7 @@ static int run_simulation(ovl_pipeline_t *p, const ovl_plan_t *plan, uint64_t mi
   if (r != 0)
     return ovl_refuse(p, r, "simulate: %s", ovl_strerror(r));
   if (ordered)
-    r = ovl_pipeline_make_orders(p, "simulate", plan, microbatches, &orders);
+    r = ovl_pipeline_make_orders(p, "simulate", plan, microbatches, NULL, &orders);
   if (r == 0) {
     ovl_order_source_t source = ovl_orders_source(&orders);
     if (ordered)

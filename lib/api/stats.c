@@ -2,6 +2,7 @@
 /* The public calls that ask for statistics: of the last run, or a snapshot of the one in flight. */
 #include "observe/stats.h"
 
+#include "api/devices.h"
 #include "api/options.h"
 #include "api/pipeline.h"
 
@@ -19,9 +20,14 @@ static double correction(const ovl_executor_t *x) {
   return x->elapsed > 0 ? x->correction : 1.0;
 }
 
-static void read_run(const ovl_executor_t *x, ovl_stats_t *s) {
+static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
+  const ovl_executor_t *x = &p->exec;
   ovl_lock(ovl_exec_lock_of(x));
   ovl_stats_of_core(&x->core, elapsed(x), s);
+  for (uint32_t i = 0; i < p->plan->stage_count; i++) {
+    s->ops -= ovl_devices_skipped(p, i);
+    s->skipped += ovl_devices_skipped(p, i);
+  }
   s->pool_width = x->crew.size;
   s->pool_peak = x->crew.peak;
   if (x->core.options.statistics) {
@@ -40,8 +46,16 @@ int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats) {
   ovl_stats_init(&s);
   s.finding = "";
   if (atomic_load(&p->frozen))
-    read_run(&p->exec, &s);
+    read_run(p, &s);
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stats_t, microbatches));
+}
+
+/* What was issued. How long it took is not known. */
+static void read_device_lane(const ovl_pipeline_t *p, uint32_t lane, ovl_lane_stats_t *s) {
+  const ovl_plan_t *plan = p->plan;
+  for (uint32_t i = plan->lane_first[lane]; i < plan->lane_first[lane + 1]; i++)
+    s->ops +=
+        p->exec.core.tally.stages[plan->lane_stages[i]].ops - ovl_devices_skipped(p, plan->lane_stages[i]);
 }
 
 int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_stats_t *stats) {
@@ -54,6 +68,8 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
   if (atomic_load(&p->frozen)) {
     ovl_lock(ovl_exec_lock_of(&p->exec));
     ovl_stats_of_lane(&p->exec.core, lane.id - 1, elapsed(&p->exec), &s);
+    if (ovl_pipeline_lane_device(p, lane.id - 1)->given != NULL)
+      read_device_lane(p, lane.id - 1, &s);
     ovl_stats_scale_lane(&s, correction(&p->exec));
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
@@ -70,6 +86,8 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
   if (atomic_load(&p->frozen)) {
     ovl_lock(ovl_exec_lock_of(&p->exec));
     ovl_stats_of_stage(&p->exec.core, stage.id - 1, &s);
+    s.ops -= ovl_devices_skipped(p, stage.id - 1);
+    s.skipped += ovl_devices_skipped(p, stage.id - 1);
     ovl_stats_scale_stage(&s, correction(&p->exec));
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }

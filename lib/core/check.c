@@ -32,7 +32,9 @@ static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
 
 static const char *check_op(const ovl_core_t *core, const ovl_core_slot_t *slot, const ovl_core_op_t *op) {
   REQUIRE(op->pub.microbatch == slot->microbatch, "an op is not of its slot's microbatch");
-  REQUIRE(op->pub.slot == slot->microbatch % core->plan->window, "a slot is not microbatch mod window");
+  REQUIRE(op->slot == slot->microbatch % core->plan->window, "a slot is not microbatch mod window");
+  REQUIRE(op->pub.slot == slot->microbatch % core->plan->slots,
+          "the user's slot is not microbatch mod slots");
   REQUIRE(op->state != OVL_OP_IDLE, "an op of an active slot is idle");
   REQUIRE(op->waits == open_sources(core, op), "an op's count of open dependencies is wrong");
   if (op->state == OVL_OP_WAITING)

@@ -98,6 +98,8 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
 static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t bound) {
   ovl_core_op_t *op = op_at(core, slot, stage);
   op->pub.microbatch = core->slots[slot].microbatch;
+  if (core->plan->slots != core->plan->window)
+    op->pub.slot = (uint32_t)(op->pub.microbatch % core->plan->slots);
   op->pub.item = core->slots[slot].item;
   op->pub.status = 0;
   op->state = OVL_OP_WAITING;
@@ -186,7 +188,7 @@ static void release_dependents(ovl_core_t *core, const ovl_core_op_t *op) {
     ovl_edge_t edge = out->edges[e];
     if (op->pub.microbatch + edge.distance >= core->next)
       continue; /* not admitted yet: it will see this op done */
-    uint32_t slot = op->pub.slot + edge.distance;
+    uint32_t slot = op->slot + edge.distance;
     ovl_core_op_t *dependent = op_at(core, slot >= window ? slot - window : slot, edge.stage);
     dependent->bound = max_u64(dependent->bound, op->bound);
     if (--dependent->waits == 0)
@@ -288,12 +290,17 @@ static ovl_role_t role_of(const ovl_core_t *core, const ovl_core_op_t *op) {
   return core->plan->lanes[ovl_core_op_lane(op)].role;
 }
 
+/* How long its callbacks take says nothing. */
+static bool is_silent(const ovl_core_t *core, const ovl_core_op_t *op) {
+  return core->plan->lanes[ovl_core_op_lane(op)].silent;
+}
+
 static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
   uint32_t running = ovl_core_running(core, ovl_core_op_lane(op));
   if (running > lane->peak)
     lane->peak = running;
-  if (!core->options.statistics)
+  if (!core->options.statistics || is_silent(core, op))
     return;
   op->bound = max_u64(op->bound, lane->place_bound[op->place]);
   ovl_role_t role = role_of(core, op);
@@ -303,12 +310,23 @@ static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
   }
 }
 
+/* It took what it took. */
+static void tally_silent_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
+  core->tally.stages[ovl_core_op_stage(op)].ops++;
+  op->bound = max_u64(op->bound, ended);
+  core->tally.bound = max_u64(core->tally.bound, op->bound);
+}
+
 static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
-  core->tally.ops++;
+  core->tally.ops += !core->plan->stages[ovl_core_op_stage(op)].shadow;
   lane->ops++;
   if (!core->options.statistics) {
     core->tally.stages[ovl_core_op_stage(op)].ops++;
+    return;
+  }
+  if (is_silent(core, op)) {
+    tally_silent_end(core, op, ended);
     return;
   }
   uint64_t duration = ended - op->started;

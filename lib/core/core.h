@@ -44,6 +44,7 @@ typedef struct ovl_core_op {
   uint64_t started; /* time */
   uint32_t waits;   /* dependencies that have not ended */
   uint32_t place;   /* which of the lane's `width` places it runs in */
+  uint32_t slot;    /* the core's; pub.slot is the user's, see ovl_plan_t.slots */
   uint8_t state;    /* ovl_op_state_t */
 
   /* the driver's; the core does not look at them */
@@ -243,7 +244,7 @@ static inline uint32_t ovl_core_slot_of(const ovl_core_t *core, const ovl_core_s
 }
 
 static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ovl_core_op_t *op) {
-  return &core->slots[op->pub.slot];
+  return &core->slots[op->slot];
 }
 
 /* The word that says which lanes of the kind can start something: 64 at a time. */

@@ -10,6 +10,7 @@ static void ops_init(ovl_core_t *core) {
   for (uint32_t slot = 0; slot < plan->window; slot++)
     for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
       ovl_op_t *op = &core->ops[(size_t)slot * plan->stage_count + stage].pub;
+      core->ops[(size_t)slot * plan->stage_count + stage].slot = slot;
       op->slot = slot;
       op->stage.id = stage + 1;
       op->lane.id = plan->stages[stage].lane + 1;

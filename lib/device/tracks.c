@@ -43,15 +43,27 @@ static void find_ends(const ovl_plan_t *plan, const ovl_graph_t *graph, bool *so
         sink[s] = source[graph->out.edges[e].stage] = false;
 }
 
-/* Stages that some op on another lane may wait for. */
-static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph) {
+static bool is_mine(const ovl_tracks_t *tracks, uint32_t stage) {
+  return tracks->lanes[lane_of(tracks->plan, stage)].device != NULL;
+}
+
+/* On another lane of the domain. */
+static bool is_foreign(const ovl_tracks_t *tracks, uint32_t stage, uint32_t other) {
+  return lane_of(tracks->plan, stage) != lane_of(tracks->plan, other) && is_mine(tracks, other);
+}
+
+/* Stages that some op on another lane, or the host, may wait for. */
+static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph, const uint32_t *watches) {
   const ovl_plan_t *plan = tracks->plan;
   find_ends(plan, graph, tracks->source, tracks->sink);
   for (uint32_t s = 0; s < plan->stage_count; s++) {
+    if (!is_mine(tracks, s))
+      continue;
+    tracks->recorded[s] |= watches != NULL && watches[s] != OVL_NO_WATCH;
     for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
-      tracks->recorded[s] |= lane_of(plan, graph->out.edges[e].stage) != lane_of(plan, s);
+      tracks->recorded[s] |= is_foreign(tracks, s, graph->out.edges[e].stage);
     for (uint32_t t = 0; tracks->sink[s] && t < plan->stage_count; t++)
-      tracks->recorded[s] |= tracks->source[t] && lane_of(plan, t) != lane_of(plan, s);
+      tracks->recorded[s] |= tracks->source[t] && is_foreign(tracks, s, t);
   }
 }
 
@@ -73,19 +85,24 @@ static void destroy(ovl_tracks_t *tracks, uint32_t lane, void *event) {
 
 static int create_events(ovl_tracks_t *tracks, int set) {
   const ovl_plan_t *plan = tracks->plan;
-  int r = create(tracks, 0, &tracks->fork[set]);
+  int r = 0;
   for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
-    r = create(tracks, l, &tracks->tails[set][l]);
+    if (tracks->lanes[l].device != NULL)
+      r = create(tracks, l, &tracks->tails[set][l]);
+  if (r == 0 && tracks->origins)
+    r = create(tracks, 0, &tracks->fork[set]);
   for (uint32_t s = 0; s < plan->stage_count; s++)
     for (uint32_t i = 0; r == 0 && tracks->recorded[s] && i < tracks->ring; i++)
       r = create(tracks, lane_of(plan, s), &tracks->events[set][(size_t)s * tracks->ring + i]);
   return r;
 }
 
-static int tables_init(ovl_tracks_t *tracks) {
+/* An event of microbatch i is waited for by the device up to i + window, and asked for by the host until it is done. */
+static int tables_init(ovl_tracks_t *tracks, uint32_t ahead) {
   const ovl_memory_t *memory = &tracks->memory;
   size_t lanes = tracks->plan->lane_count, stages = tracks->plan->stage_count, places, pairs;
-  if (__builtin_mul_overflow(tracks->plan->window, 2u, &tracks->ring) ||
+  uint32_t window = tracks->plan->window;
+  if (__builtin_add_overflow(window, ahead > window ? ahead : window, &tracks->ring) ||
       __builtin_mul_overflow(stages, (size_t)tracks->ring, &places) ||
       __builtin_mul_overflow(lanes, lanes, &pairs))
     return OVL_ETOOBIG;
@@ -108,20 +125,23 @@ static int tables_init(ovl_tracks_t *tracks) {
   return whole ? 0 : OVL_ENOMEM;
 }
 
-int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_lane_t *lanes,
+int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_options_t *options,
                     const ovl_memory_t *memory) {
   memset(tracks, 0, sizeof *tracks);
   tracks->plan = plan;
   tracks->memory = *memory;
-  int r = tables_init(tracks);
+  tracks->origins = options->domains == NULL;
+  int r = tables_init(tracks, options->ahead);
   if (r == 0) {
-    for (uint32_t l = 0; l < plan->lane_count; l++)
-      tracks->lanes[l] =
-          (ovl_track_t){.device = lanes[l].device, .waited = &tracks->waited[(size_t)l * plan->lane_count]};
-    find_recorded(tracks, &plan->graphs[OVL_OVERLAP]);
-    find_recorded(tracks, &plan->graphs[OVL_SERIAL]);
+    for (uint32_t l = 0; l < plan->lane_count; l++) {
+      bool mine = options->domains == NULL || options->domains[l] == options->domain;
+      tracks->lanes[l] = (ovl_track_t){.device = mine ? options->lanes[l].device : NULL,
+                                       .waited = &tracks->waited[(size_t)l * plan->lane_count]};
+    }
+    find_recorded(tracks, &plan->graphs[OVL_OVERLAP], options->watches);
+    find_recorded(tracks, &plan->graphs[OVL_SERIAL], options->watches);
   }
-  for (int set = 0; r == 0 && set < OVL_EVENT_SETS; set++)
+  for (int set = 0; r == 0 && set < (tracks->origins ? OVL_EVENT_SETS : 1); set++)
     r = create_events(tracks, set);
   if (r != 0)
     ovl_tracks_finish(tracks);
@@ -135,7 +155,8 @@ static void destroy_events(ovl_tracks_t *tracks, int set) {
       destroy(tracks, lane_of(plan, s), tracks->events[set][(size_t)s * tracks->ring + i]);
   for (uint32_t l = 0; tracks->tails[set] != NULL && l < plan->lane_count; l++)
     destroy(tracks, l, tracks->tails[set][l]);
-  destroy(tracks, 0, tracks->fork[set]);
+  if (tracks->origins)
+    destroy(tracks, 0, tracks->fork[set]);
 }
 
 void ovl_tracks_finish(ovl_tracks_t *tracks) {
@@ -172,13 +193,9 @@ static int follow_last_call(ovl_tracks_t *tracks) {
   return r;
 }
 
-int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_track_lane_t *lanes,
-                     void *origin) {
+static void begin(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes) {
   const ovl_plan_t *plan = tracks->plan;
-  bool same_origin = tracks->origin == origin; /* which waits for the last call already */
   tracks->graph = &plan->graphs[mode];
-  tracks->set = set;
-  tracks->origin = origin;
   tracks->current = NULL;
   find_ends(plan, tracks->graph, tracks->source, tracks->sink);
   memset(tracks->marks, 0, (size_t)plan->stage_count * tracks->ring * sizeof *tracks->marks);
@@ -187,10 +204,22 @@ int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_t
     ovl_track_t *lane = &tracks->lanes[l];
     lane->stream = lanes[l].stream;
     lane->issued = lane->marked = 0;
-    lane->forked = lane->stream == origin;
+    lane->forked = !tracks->origins || lane->stream == tracks->origin;
   }
+}
+
+int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_track_lane_t *lanes,
+                     void *origin) {
+  bool same_origin = tracks->origin == origin; /* which waits for the last call already */
+  tracks->set = set;
+  tracks->origin = origin;
+  begin(tracks, mode, lanes);
   int r = set == OVL_EAGER && !same_origin ? follow_last_call(tracks) : 0;
   return r != 0 ? r : record(tracks, tracks->lanes[0].device, tracks->fork[set], origin);
+}
+
+void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes) {
+  begin(tracks, mode, lanes);
 }
 
 static int fork_lane(ovl_tracks_t *tracks, ovl_track_t *lane) {
@@ -232,7 +261,7 @@ static int wait_for_all(ovl_tracks_t *tracks, uint32_t index) {
   int r = 0;
   for (uint32_t l = 0; r == 0 && l < tracks->plan->lane_count; l++) {
     const ovl_track_t *other = &tracks->lanes[l];
-    if (other->stream == lane->stream || lane->waited[l] == other->issued)
+    if (other->device == NULL || other->stream == lane->stream || lane->waited[l] == other->issued)
       continue;
     r = mark_tail(tracks, l);
     if (r == 0)
@@ -247,6 +276,8 @@ static bool note(ovl_tracks_t *tracks, uint32_t index, uint32_t stage, uint64_t 
   ovl_track_t *lane = &tracks->lanes[index];
   uint32_t on = lane_of(tracks->plan, stage);
   const ovl_mark_t *mark = &tracks->marks[(size_t)stage * tracks->ring + microbatch % tracks->ring];
+  if (!is_mine(tracks, stage))
+    return true; /* the host has waited for it */
   if (mark->name != microbatch + 1)
     return false;
   if (tracks->lanes[on].stream == lane->stream || lane->waited[on] >= mark->position)
@@ -284,6 +315,8 @@ static bool note_slot(ovl_tracks_t *tracks, uint32_t index, uint64_t microbatch)
 
 int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
   uint32_t index = lane_of(tracks->plan, stage);
+  if (!tracks->origins)
+    tracks->current = NULL; /* of a run's ops each may be issued by another thread */
   const ovl_edges_t *in = &tracks->graph->in;
   ovl_track_t *lane = &tracks->lanes[index];
   bool all = !tracks->source[stage] || note_slot(tracks, index, microbatch);
@@ -311,4 +344,9 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
   lane->marked = lane->issued;
   lane->marked_event = mark->event;
   return record(tracks, lane->device, mark->event, lane->stream);
+}
+
+void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+  const ovl_mark_t *mark = &tracks->marks[(size_t)stage * tracks->ring + microbatch % tracks->ring];
+  return mark->name == microbatch + 1 ? mark->event : NULL;
 }

@@ -8,13 +8,16 @@
  *   after(op)                   an event behind it, if an op on another lane will wait for it
  *   join()                      the origin waits for all streams
  *
+ * A run (begin_run) has no origin and nothing to join: the host sees it end. Its tracks may be those of one sync domain of
+ * several; what the host waits for, the streams need not.
+ *
  * A wait that an earlier wait of the same stream implies is left out. No threads, no clock; the device's entries are
  * called on the caller's thread. */
 #ifndef OVL_DEVICE_TRACKS_H
 #define OVL_DEVICE_TRACKS_H
 
 #include "ovl/device.h"
-#include "plan/plan.h"
+#include "plan/issue.h"
 
 /* What a lane was given, and may be given anew for a call. */
 typedef struct ovl_track_lane {
@@ -22,8 +25,16 @@ typedef struct ovl_track_lane {
   void *stream;
 } ovl_track_lane_t;
 
+typedef struct ovl_track_options {
+  const ovl_track_lane_t *lanes; /* by lane */
+  const uint32_t *domains;       /* by lane; NULL: all lanes are of the domain */
+  uint32_t domain;               /* whose tracks these are */
+  const uint32_t *watches;       /* by stage: not OVL_NO_WATCH: the host asks for its events; NULL: none */
+  uint32_t ahead;                /* microbatches issued and not known to be done; 0: the host never knows */
+} ovl_track_options_t;
+
 typedef struct ovl_track {
-  const ovl_device_t *device;
+  const ovl_device_t *device; /* NULL: a lane of another domain */
   void *stream;
   uint64_t issued;    /* ops, in this call */
   uint64_t marked;    /* `issued` when an event was last recorded behind it */
@@ -58,14 +69,15 @@ typedef struct ovl_tracks {
   void **events[OVL_EVENT_SETS]; /* [stage][ring]; NULL for stages that are not recorded */
   void **tails[OVL_EVENT_SETS];  /* by lane */
   void *fork[OVL_EVENT_SETS];    /* on the origin, before all */
+  bool origins;                  /* calls have one */
   int set;
   void *origin;                /* of the first lane's device, as the forks */
   const ovl_device_t *current; /* that this thread has entered last */
 } ovl_tracks_t;
 
-/* Makes all events. `lanes` has an entry for each lane. 0, OVL_ENOMEM, or what an entry returned. The plan must outlive
- * it. On error nothing is held. */
-int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_lane_t *lanes,
+/* Makes all events. 0, OVL_ENOMEM, OVL_ETOOBIG, or what an entry returned. The plan must outlive it. On error nothing is
+ * held. */
+int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_options_t *options,
                     const ovl_memory_t *memory);
 void ovl_tracks_finish(ovl_tracks_t *tracks);
 
@@ -75,5 +87,10 @@ int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_t
 int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 int ovl_tracks_join(ovl_tracks_t *tracks);
+
+void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes);
+
+/* The event behind an op that has been issued in this run and is not known to be done; NULL: it was skipped. */
+void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 
 #endif

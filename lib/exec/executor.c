@@ -23,8 +23,8 @@ static uint32_t pool_width(const ovl_plan_t *plan) {
   uint64_t width = 0;
   bool chain = true;
   for (uint32_t l = 0; l < plan->lane_count; l++)
-    if (plan->lanes[l].kind == OVL_LANE_POOL)
-      width += plan->lanes[l].width;
+    if (plan->lanes[l].kind == OVL_LANE_POOL && plan->lane_first[l] < plan->lane_first[l + 1])
+      width += plan->lanes[l].silent ? 1 : plan->lanes[l].width; /* silent ones only begin something */
   for (uint32_t s = 1; s < plan->stage_count; s++)
     chain = chain && plan->stages[s].chained;
   if (chain && plan->window < width)

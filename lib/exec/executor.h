@@ -108,6 +108,8 @@ typedef struct ovl_stage_hooks {
   uint64_t timeout_ns;
 } ovl_stage_hooks_t;
 
+#define OVL_DEFAULT_POLL_NS UINT64_C(50000)
+
 typedef struct ovl_lane_hooks {
   ovl_poll_cb poll;
   void *data;

@@ -13,7 +13,7 @@ void ovl_stats_of_core(const ovl_core_t *core, uint64_t elapsed, ovl_stats_t *s)
   s->ops = t->ops;
   s->skipped = t->skipped;
   s->elapsed_ns = elapsed;
-  s->window = core->plan->window;
+  s->window = core->plan->slots;
   if (!core->options.statistics)
     return;
   s->work_ns = t->work;

@@ -137,13 +137,15 @@ static uint32_t order_stages(ovl_plan_t *plan, uint32_t *heap, uint32_t *waits) 
   return ordered;
 }
 
-static int order_init(ovl_plan_t *plan, const ovl_memory_t *memory) {
+static int order_init(ovl_plan_t *plan, const uint32_t *given, const ovl_memory_t *memory) {
   uint32_t *heap = ovl_memory_array(memory, plan->stage_count, sizeof *heap);
   uint32_t *waits = ovl_memory_array(memory, plan->stage_count, sizeof *waits);
   plan->order = ovl_memory_array(memory, plan->stage_count, sizeof *plan->order);
   int r = OVL_ENOMEM;
   if (heap != NULL && waits != NULL && plan->order != NULL)
     r = order_stages(plan, heap, waits) == plan->stage_count ? 0 : OVL_ECYCLE;
+  if (r == 0 && given != NULL)
+    memcpy(plan->order, given, plan->stage_count * sizeof *given);
   ovl_memory_free(memory, heap);
   ovl_memory_free(memory, waits);
   return r;
@@ -206,6 +208,7 @@ static int tables_init(ovl_plan_t *plan, const ovl_description_t *d, const ovl_m
   plan->lane_count = d->lane_count;
   plan->stage_count = d->stage_count;
   plan->window = d->window;
+  plan->slots = d->slots != 0 ? d->slots : d->window;
   plan->lanes = ovl_memory_array(memory, d->lane_count, sizeof *plan->lanes);
   plan->stages = ovl_memory_array(memory, d->stage_count, sizeof *plan->stages);
   if (plan->lanes == NULL || plan->stages == NULL)
@@ -222,7 +225,7 @@ int ovl_plan_init(ovl_plan_t *plan, const ovl_description_t *d, const ovl_memory
   if (r == 0)
     r = overlap_graph_init(plan, d, memory);
   if (r == 0)
-    r = order_init(plan, memory);
+    r = order_init(plan, d->order, memory);
   if (r == 0)
     r = lane_stages_init(plan, memory);
   if (r == 0)

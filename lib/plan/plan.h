@@ -16,13 +16,15 @@ typedef struct ovl_lane_desc {
   uint32_t width;
   ovl_lane_kind_t kind;
   ovl_role_t role;
-  bool fixed; /* OVL_ORDER_FIXED; its width is 1 */
+  bool fixed;  /* OVL_ORDER_FIXED; its width is 1 */
+  bool silent; /* its ops' durations say nothing, so they are no part of statistics */
 } ovl_lane_desc_t;
 
 typedef struct ovl_stage_desc {
   uint32_t lane;
   bool chained; /* waits for the stage before it */
   bool always;  /* runs for failed microbatches too */
+  bool shadow;  /* is no stage of the user's: not counted */
 } ovl_stage_desc_t;
 
 typedef struct ovl_dependency {
@@ -35,10 +37,12 @@ typedef struct ovl_description {
   const ovl_lane_desc_t *lanes;
   const ovl_stage_desc_t *stages;
   const ovl_dependency_t *dependencies;
+  const uint32_t *order; /* see ovl_plan_t.order; NULL: the lowest numbered first */
   uint32_t lane_count;
   uint32_t stage_count;
   uint32_t dependency_count;
   uint32_t window;
+  uint32_t slots; /* what callbacks see as op->slot is microbatch mod this; 0: window */
 } ovl_description_t;
 
 /* ---- what it becomes ------------------------------------------------------------------------------ */
@@ -68,6 +72,7 @@ typedef struct ovl_plan {
   uint32_t lane_count;
   uint32_t stage_count;
   uint32_t window;
+  uint32_t slots;         /* the user's: at most window */
   ovl_lane_desc_t *lanes; /* widths cut to what the window and the lane's stages can use */
   ovl_stage_desc_t *stages;
   uint32_t *lane_first; /* lane_stages[lane_first[l]] .. are the stages of lane l, in the order of `order` */

@@ -7,8 +7,19 @@
 
 #include "ovl/errors.h"
 
-static uint32_t stages_of(const ovl_plan_t *plan, uint32_t lane) {
-  return plan->lane_first[lane + 1] - plan->lane_first[lane];
+/* Its ops are on another lane of the run. */
+static bool is_part(const ovl_orders_t *orders, uint32_t lane) {
+  return lane < orders->plan->lane_count && orders->groups[lane] != lane;
+}
+
+/* Of all lanes of the plan that make up the lane of the run. */
+static uint32_t stages_of(const ovl_orders_t *orders, uint32_t lane) {
+  const ovl_plan_t *plan = orders->plan;
+  uint32_t count = 0;
+  for (uint32_t l = 0; l < plan->lane_count; l++)
+    if (orders->groups[l] == lane)
+      count += plan->lane_first[l + 1] - plan->lane_first[l];
+  return count;
 }
 
 /* ---- planning along the way ---------------------------------------------------------------------------------- */
@@ -41,11 +52,11 @@ static bool plan_next(ovl_orders_t *orders, uint32_t *lane, ovl_op_ref_t *ref) {
 /* Lets the simulation go on until it starts an op on the lane; what it starts on other planned lanes waits in
  * their rings.
  *
- * A ring has room for 3 x window microbatches of its lane's stages. Let R be the oldest microbatch that has not
- * retired in the run.
- * From above: all that the asking lane has given out so far was admitted in the run, so is below R + window (and if
+ * A ring has room for window' + 2 x window microbatches of its lane's stages, where window' is the run's. Let R be the
+ * oldest microbatch that has not retired in the run.
+ * From above: all that the asking lane has given out so far was admitted in the run, so is below R + window' (and if
  * the run has stopped, what it still looks for is). The simulation has admitted M only once all up to M - window have
- * retired in it, so have started on the asking lane, which has given them out: M - window < R + window.
+ * retired in it, so have started on the asking lane, which has given them out: M - window < R + window'.
  * From below: a ring begins behind its lane's turn, whose op has not ended in the run, so is of some m >= R. What
  * comes later in the plan had not started in the simulation when m was already admitted there, so is above m - window.
  * (It may have retired in the run: skipped, while the turn waited.) */
@@ -55,8 +66,9 @@ static bool plan_until(ovl_orders_t *orders, uint32_t lane) {
   while (orders->lanes[lane].ring.count == 0) {
     if (!plan_next(orders, &on, &ref))
       return false;
-    if (orders->lanes[on].planned)
-      ring_push(&orders->lanes[on].ring, ref);
+    ovl_lane_order_t *to = &orders->lanes[orders->groups[on]];
+    if (to->planned)
+      ring_push(&to->ring, ref);
   }
   return true;
 }
@@ -98,7 +110,7 @@ ovl_order_source_t ovl_orders_source(ovl_orders_t *orders) {
 /* ---- writing down -------------------------------------------------------------------------------------------- */
 
 static void drop_lists(ovl_orders_t *orders) {
-  for (uint32_t l = 0; l < orders->plan->lane_count; l++)
+  for (uint32_t l = 0; l < orders->lane_count; l++)
     if (!orders->lanes[l].given) {
       ovl_memory_free(&orders->memory, orders->lanes[l].list.refs);
       orders->lanes[l].list = (ovl_order_list_t){0};
@@ -106,12 +118,12 @@ static void drop_lists(ovl_orders_t *orders) {
 }
 
 static int make_lists(ovl_orders_t *orders, uint64_t count) {
-  for (uint32_t l = 0; l < orders->plan->lane_count; l++) {
+  for (uint32_t l = 0; l < orders->lane_count; l++) {
     ovl_lane_order_t *lane = &orders->lanes[l];
     size_t refs;
-    if (!lane->planned)
+    if (!lane->planned || is_part(orders, l))
       continue;
-    if (__builtin_mul_overflow((size_t)count, (size_t)stages_of(orders->plan, l), &refs))
+    if (__builtin_mul_overflow((size_t)count, (size_t)stages_of(orders, l), &refs))
       return OVL_ENOMEM;
     lane->list.refs = ovl_memory_array(&orders->memory, refs, sizeof *lane->list.refs);
     if (lane->list.refs == NULL)
@@ -125,9 +137,11 @@ static int write_down(ovl_orders_t *orders, uint64_t count) {
   uint32_t on;
   drop_lists(orders);
   int r = make_lists(orders, count);
-  while (r == 0 && plan_next(orders, &on, &ref))
-    if (orders->lanes[on].planned)
-      orders->lanes[on].list.refs[orders->lanes[on].list.count++] = ref;
+  while (r == 0 && plan_next(orders, &on, &ref)) {
+    ovl_lane_order_t *to = &orders->lanes[orders->groups[on]];
+    if (to->planned)
+      to->list.refs[to->list.count++] = ref;
+  }
   return r;
 }
 
@@ -135,7 +149,7 @@ static int write_down(ovl_orders_t *orders, uint64_t count) {
 
 static void begin_simulation(ovl_orders_t *orders, uint64_t count) {
   const ovl_order_source_t source = {.next = next_in_simulation, .context = orders, .loose = orders->loose};
-  for (uint32_t l = 0; l < orders->plan->lane_count; l++) {
+  for (uint32_t l = 0; l < orders->lane_count; l++) {
     orders->lanes[l].at = orders->lanes[l].sim_at = 0;
     orders->lanes[l].ring.first = orders->lanes[l].ring.count = 0;
   }
@@ -176,9 +190,23 @@ static bool any_given(const ovl_plan_t *plan, const ovl_order_list_t *given) {
   return false;
 }
 
-static int lane_init(ovl_orders_t *orders, uint32_t index, const ovl_order_list_t *given, bool plan_all) {
+/* Room for what the comment on plan_until() counts. */
+static int ring_init(ovl_orders_t *orders, uint32_t index, uint32_t run_window) {
+  ovl_order_ring_t *ring = &orders->lanes[index].ring;
+  if (orders->from_calls)
+    return 0;
+  if (__builtin_mul_overflow(orders->plan->window, 2u, &ring->capacity) ||
+      __builtin_add_overflow(ring->capacity, run_window, &ring->capacity) ||
+      __builtin_mul_overflow(ring->capacity, stages_of(orders, index), &ring->capacity))
+    return OVL_ETOOBIG;
+  ring->refs = ovl_memory_array(&orders->memory, ring->capacity, sizeof *ring->refs);
+  return ring->refs != NULL ? 0 : OVL_ENOMEM;
+}
+
+static int lane_init(ovl_orders_t *orders, uint32_t index, const ovl_order_list_t *given, bool plan_all,
+                     uint32_t run_window) {
   ovl_lane_order_t *lane = &orders->lanes[index];
-  uint32_t stages = stages_of(orders->plan, index);
+  uint32_t stages = orders->plan->lane_first[index + 1] - orders->plan->lane_first[index];
   bool fixed = orders->plan->lanes[index].fixed && stages > 0;
   lane->given = fixed && given->count > 0;
   lane->planned = fixed && !lane->given && (plan_all || stages > 1);
@@ -186,27 +214,43 @@ static int lane_init(ovl_orders_t *orders, uint32_t index, const ovl_order_list_
   orders->simulates |= lane->planned || lane->given;
   if (lane->given)
     lane->list = *given;
-  if (!lane->planned || orders->from_calls)
-    return 0;
-  if (__builtin_mul_overflow(orders->plan->window, 3u, &lane->ring.capacity) ||
-      __builtin_mul_overflow(lane->ring.capacity, stages, &lane->ring.capacity))
-    return OVL_ETOOBIG;
-  lane->ring.refs = ovl_memory_array(&orders->memory, lane->ring.capacity, sizeof *lane->ring.refs);
-  return lane->ring.refs != NULL ? 0 : OVL_ENOMEM;
+  return lane->planned && !is_part(orders, index) ? ring_init(orders, index, run_window) : 0;
+}
+
+/* Lanes that only the run has are planned all the same. */
+static int group_init(ovl_orders_t *orders, uint32_t index, uint32_t run_window) {
+  orders->lanes[index].planned = stages_of(orders, index) > 0;
+  orders->simulates |= orders->lanes[index].planned;
+  return orders->lanes[index].planned ? ring_init(orders, index, run_window) : 0;
+}
+
+static int tables_init(ovl_orders_t *orders, const ovl_order_groups_t *groups) {
+  uint32_t count = orders->plan->lane_count;
+  orders->lane_count = groups != NULL ? groups->lane_count : count;
+  orders->lanes = ovl_memory_array(&orders->memory, orders->lane_count, sizeof *orders->lanes);
+  orders->loose = ovl_memory_array(&orders->memory, count, sizeof *orders->loose);
+  orders->groups = ovl_memory_array(&orders->memory, count, sizeof *orders->groups);
+  if (orders->lanes == NULL || orders->loose == NULL || orders->groups == NULL)
+    return OVL_ENOMEM;
+  for (uint32_t l = 0; l < count; l++)
+    orders->groups[l] = groups != NULL ? groups->lane_of[l] : l;
+  return 0;
 }
 
 int ovl_orders_init(ovl_orders_t *orders, const ovl_plan_t *plan, const ovl_order_list_t *given,
-                    ovl_duration_fn duration, void *context, bool from_calls, const ovl_memory_t *memory) {
+                    ovl_duration_fn duration, void *context, bool from_calls,
+                    const ovl_order_groups_t *groups, const ovl_memory_t *memory) {
   memset(orders, 0, sizeof *orders);
   orders->plan = plan;
   orders->memory = *memory;
   orders->from_calls = from_calls;
-  orders->lanes = ovl_memory_array(memory, plan->lane_count, sizeof *orders->lanes);
-  orders->loose = ovl_memory_array(memory, plan->lane_count, sizeof *orders->loose);
-  int r = orders->lanes != NULL && orders->loose != NULL ? 0 : OVL_ENOMEM;
-  bool plan_all = from_calls || any_given(plan, given);
+  uint32_t window = groups != NULL ? groups->window : plan->window;
+  bool plan_all = groups != NULL || from_calls || any_given(plan, given);
+  int r = tables_init(orders, groups);
   for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
-    r = lane_init(orders, l, &given[l], plan_all);
+    r = lane_init(orders, l, &given[l], plan_all, window);
+  for (uint32_t l = plan->lane_count; r == 0 && l < orders->lane_count; l++)
+    r = group_init(orders, l, window);
   if (r == 0 && orders->simulates)
     r = ovl_sim_init(&orders->sim, plan, duration, context, false, memory);
   if (r != 0)
@@ -217,8 +261,10 @@ int ovl_orders_init(ovl_orders_t *orders, const ovl_plan_t *plan, const ovl_orde
 void ovl_orders_finish(ovl_orders_t *orders) {
   if (orders->lanes != NULL)
     drop_lists(orders);
-  for (uint32_t l = 0; orders->lanes != NULL && l < orders->plan->lane_count; l++)
+  for (uint32_t l = 0; orders->lanes != NULL && l < orders->lane_count; l++)
     ovl_memory_free(&orders->memory, orders->lanes[l].ring.refs);
+  ovl_memory_free(&orders->memory, orders->groups);
+  orders->groups = NULL;
   ovl_memory_free(&orders->memory, orders->lanes);
   ovl_memory_free(&orders->memory, orders->loose);
   orders->lanes = NULL;

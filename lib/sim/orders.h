@@ -31,20 +31,30 @@ typedef struct ovl_lane_order {
   ovl_order_ring_t ring; /* planned along the way */
 } ovl_lane_order_t;
 
+/* For a run in which several lanes are one (the issuer of device lanes): which lane of the run, by lane of the plan. */
+typedef struct ovl_order_groups {
+  const uint32_t *lane_of; /* lanes that are not grouped keep their number */
+  uint32_t lane_count;     /* of the run */
+  uint32_t window;         /* of the run */
+} ovl_order_groups_t;
+
 typedef struct ovl_orders {
   const ovl_plan_t *plan;
   ovl_memory_t memory;
-  ovl_lane_order_t *lanes;
-  bool *loose;     /* for the simulation: lanes whose order it is to find */
-  bool from_calls; /* hints come from callbacks: write orders down */
-  bool simulates;  /* some lane's order is planned or given */
+  ovl_lane_order_t *lanes; /* of the plan, and those that only the run has */
+  uint32_t lane_count;     /* how many */
+  uint32_t *groups;        /* by lane of the plan: the lane of the run that it is part of */
+  bool *loose;             /* for the simulation: lanes whose order it is to find */
+  bool from_calls;         /* hints come from callbacks: write orders down */
+  bool simulates;          /* some lane's order is planned or given */
   ovl_sim_t sim;
 } ovl_orders_t;
 
-/* 0, OVL_ENOMEM, OVL_ETOOBIG. `given` has an entry for each lane (count 0: none) and must outlive the orders, as
+/* 0, OVL_ENOMEM, OVL_ETOOBIG. groups: NULL: the run's lanes are the plan's. `given` has an entry for each lane (count 0: none) and must outlive the orders, as
  * must the plan. duration: the cost hints; from_calls: it calls back. */
 int ovl_orders_init(ovl_orders_t *orders, const ovl_plan_t *plan, const ovl_order_list_t *given,
-                    ovl_duration_fn duration, void *context, bool from_calls, const ovl_memory_t *memory);
+                    ovl_duration_fn duration, void *context, bool from_calls,
+                    const ovl_order_groups_t *groups, const ovl_memory_t *memory);
 void ovl_orders_finish(ovl_orders_t *orders);
 
 /* Prepares for a run of `count` microbatches. No lock may be held: it may call hints back. 0 or OVL_ENOMEM. */

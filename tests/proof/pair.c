@@ -143,7 +143,7 @@ int pair_init(pair_t *pair, pair_frame_t *frame, const ovl_memory_t *memory) {
   pair->ordered = frame->shape.mode == OVL_OVERLAP && has_fixed_lane(frame);
   if (pair->ordered)
     r = ovl_orders_init(&pair->orders, &frame->plan, frame->given, hint, &frame->shape,
-                        frame->shape.from_calls, memory);
+                        frame->shape.from_calls, NULL, memory);
   if (r != 0)
     ovl_core_finish(&pair->core);
   return r;

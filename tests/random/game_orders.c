@@ -67,7 +67,7 @@ bool game_orders_begin(game_orders_t *g, bool plain, const shape_t *shape, const
   if (random_chance(random, 40))
     give_some(g, random);
   planner_run(shape, count, cost_of, &g->costs, g->turns, g->planned);
-  g->used = ovl_orders_init(&g->orders, plan, g->given, hint, &g->costs, from_calls, &memory) == 0;
+  g->used = ovl_orders_init(&g->orders, plan, g->given, hint, &g->costs, from_calls, NULL, &memory) == 0;
   return g->used;
 }
 

@@ -2,9 +2,15 @@
 /* Clocks: a time, and for each stream how many of its works have been seen. */
 #include "support/paper_device.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "support/cmocka_all.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* runs use a paper from several threads */
+
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
 
 static void mix(paper_t *paper, uint64_t number) {
   paper->shape = (paper->shape ^ number) * UINT64_C(0x100000001b3) + 1;
@@ -18,16 +24,18 @@ static uint32_t index_of(const paper_t *paper, const paper_stream_t *stream) {
 
 /* ---- the table ----------------------------------------------------------------------------------------------------- */
 
+static _Thread_local int current = -1; /* the device that this thread has entered last */
+
 static int enter(void *context) {
-  struct paper_half *half = context;
-  half->paper->current = half->device;
+  const struct paper_half *half = context;
+  current = half->device;
   return 0;
 }
 
 static int event_create(void *context, int timing, void **event) {
   struct paper_half *half = context;
   (void)timing;
-  assert_int_equal(half->paper->current, half->device);
+  assert_int_equal(current, half->device);
   assert_true(half->paper->events_made < PAPER_EVENTS);
   paper_event_t *made = &half->paper->events[half->paper->events_made++];
   *made = (paper_event_t){.device = half->device, .captured = -1};
@@ -53,16 +61,20 @@ static int event_record(void *context, void *event, void *stream) {
   paper_t *paper = half->paper;
   paper_stream_t *on = stream;
   paper_event_t *mark = event;
-  assert_int_equal(paper->current, half->device); /* another device must not be current */
-  assert_int_equal(mark->device, half->device);   /* CUDA: an event is recorded in its own context */
+  lock();
+  assert_int_equal(current, half->device);      /* another device must not be current */
+  assert_int_equal(mark->device, half->device); /* CUDA: an event is recorded in its own context */
   assert_int_equal(on->device, half->device);
   assert_true(mark->captured == -1 || mark->captured == paper->capturing); /* the two kinds are not mixed */
   mark->captured = paper->capturing;
   mark->now = on->now;
   memcpy(mark->seen, on->seen, sizeof mark->seen);
+  mark->queries = 0;
   paper->records++;
   mix(paper, 1000 + index_of(paper, on));
-  return injected(paper);
+  int r = injected(paper);
+  unlock();
+  return r;
 }
 
 static int stream_wait(void *context, void *stream, void *event) {
@@ -70,21 +82,35 @@ static int stream_wait(void *context, void *stream, void *event) {
   paper_t *paper = half->paper;
   paper_stream_t *on = stream;
   const paper_event_t *mark = event;
+  lock();
   assert_int_equal(on->device, half->device);
-  assert_int_equal(paper->current, half->device);
+  assert_int_equal(current, half->device);
   assert_int_equal(mark->captured, paper->capturing); /* recorded, and of this kind */
+  assert_true(mark->device == half->device ||
+              (paper->devices[0].sync_domain != NULL &&
+               paper->devices[0].sync_domain == paper->devices[1].sync_domain));
   on->now = most(on->now, mark->now);
   for (uint32_t s = 0; s < PAPER_STREAMS; s++)
     on->seen[s] = on->seen[s] > mark->seen[s] ? on->seen[s] : mark->seen[s];
   paper->waits++;
   mix(paper, 2000 + index_of(paper, on));
-  return injected(paper);
+  int r = injected(paper);
+  unlock();
+  return r;
 }
 
 static int event_query(void *context, void *event) {
-  (void)context;
-  (void)event;
-  return 0;
+  const struct paper_half *half = context;
+  paper_t *paper = half->paper;
+  paper_event_t *mark = event;
+  lock();
+  assert_int_equal(mark->device, half->device);
+  int done = mark->queries++ >= paper->patience && atomic_load(&paper->hold) == 0;
+  for (uint32_t s = 0; done && s < PAPER_STREAMS; s++)
+    paper->known[s] = paper->known[s] > mark->seen[s] ? paper->known[s] : mark->seen[s];
+  int r = done ? paper->query_error : OVL_PENDING;
+  unlock();
+  return r;
 }
 
 static int is_capturing(void *context, void *stream, int *capturing) {
@@ -96,7 +122,7 @@ static int is_capturing(void *context, void *stream, int *capturing) {
 
 void paper_init(paper_t *paper) {
   memset(paper, 0, sizeof *paper);
-  paper->current = -1;
+  current = -1;
   paper->fail_after = -1;
   for (int d = 0; d < 2; d++) {
     ovl_device_t *device = &paper->devices[d];
@@ -129,7 +155,8 @@ void paper_put(const ovl_op_t *op, uint64_t duration) {
   paper_stream_t *on = op->stream;
   paper_t *paper = on->paper;
   uint32_t stream = index_of(paper, on);
-  assert_int_equal(paper->current, on->device);
+  lock();
+  assert_int_equal(current, on->device);
   assert_true(paper->work_count < PAPER_WORKS);
   paper_work_t *work = &paper->works[paper->work_count++];
   *work = (paper_work_t){.stream = stream,
@@ -144,6 +171,7 @@ void paper_put(const ovl_op_t *op, uint64_t duration) {
   on->seen[stream] = work->position;
   mix(paper, 3000 + stream);
   mix(paper, op->microbatch * 1000 + op->stage.id);
+  unlock();
 }
 
 const paper_work_t *paper_find(const paper_t *paper, uint32_t from, uint32_t stage, uint64_t microbatch) {
@@ -155,6 +183,14 @@ const paper_work_t *paper_find(const paper_t *paper, uint32_t from, uint32_t sta
     }
   assert_non_null(found);
   return found;
+}
+
+int paper_is_known(const paper_t *paper, uint32_t stage, uint64_t microbatch) {
+  lock();
+  const paper_work_t *work = paper_find(paper, 0, stage, microbatch);
+  int known = paper->known[work->stream] >= work->position;
+  unlock();
+  return known;
 }
 
 int paper_after(const paper_work_t *later, const paper_work_t *earlier) {

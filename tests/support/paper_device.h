@@ -5,9 +5,11 @@
  *
  * Each piece of work knows two things: when it would start and end if all works took as long as they say, and which works
  * it comes after whatever they take. The second is what tests of dependencies ask for: no lucky timing can hide a wait
- * that is missing. */
+ * that is missing. And the paper knows what the host has been told: that an event is done, so all that it comes after. */
 #ifndef TEST_SUPPORT_PAPER_DEVICE_H
 #define TEST_SUPPORT_PAPER_DEVICE_H
+
+#include <stdatomic.h>
 
 #include "ovl.h"
 
@@ -27,6 +29,7 @@ typedef struct paper_event {
   int captured; /* was it recorded under capture? -1: never recorded */
   uint64_t now;
   uint32_t seen[PAPER_STREAMS];
+  uint32_t queries; /* since it was recorded */
 } paper_event_t;
 
 typedef struct paper_work {
@@ -51,12 +54,15 @@ struct paper {
   paper_event_t events[PAPER_EVENTS];
   uint32_t events_made, events_ended;
   uint64_t records, waits;
-  int current;    /* the device that was entered last, or -1 */
   int capturing;  /* what is_capturing says */
   int invalid;    /* ... and whether it fails */
   int fail_after; /* this many records and waits succeed, the next one returns fail_with; -1: all succeed */
   int fail_with;
-  uint64_t shape; /* a hash of all that was put down since it was last set to 0 */
+  uint32_t patience;             /* an event is done when it has been asked for that often after its record */
+  atomic_int hold;               /* not 0: none is done */
+  uint32_t known[PAPER_STREAMS]; /* by stream: how many of its works the host knows to be done */
+  int query_error;               /* what queries return instead of 0 */
+  uint64_t shape;                /* a hash of all that was put down since it was last set to 0 */
 };
 
 void paper_init(paper_t *paper);
@@ -75,6 +81,9 @@ int paper_after(const paper_work_t *later, const paper_work_t *earlier);
 
 /* Does what comes next on the stream come after all works? */
 int paper_joined(const paper_t *paper, const void *stream);
+
+/* Does the host know that the work is done? Any thread. */
+int paper_is_known(const paper_t *paper, uint32_t stage, uint64_t microbatch);
 
 /* When the last work since number `from` ends. */
 uint64_t paper_end(const paper_t *paper, uint32_t from);

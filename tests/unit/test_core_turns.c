@@ -190,7 +190,7 @@ static void plan_orders(rig_t *rig, ovl_orders_t *orders, const uint64_t *costs,
   const ovl_memory_t memory = counting_memory(&rig->allocator);
   rig_build(rig);
   hints = costs;
-  assert_int_equal(ovl_orders_init(orders, &rig->plan, given, hint, NULL, false, &memory), 0);
+  assert_int_equal(ovl_orders_init(orders, &rig->plan, given, hint, NULL, false, NULL, &memory), 0);
 }
 
 static void begin_orders(rig_t *rig, ovl_orders_t *orders, uint64_t count) {

@@ -291,7 +291,7 @@ static void all_comes_after_the_origin(void **state) {
   ovl_pipeline_t *p = two_lanes(2, 5, 7);
   paper_stream_t *origin = &paper->streams[0]; /* of the first lane */
   ovl_op_t earlier = {.stream = origin, .stage = {9}, .microbatch = 99};
-  paper->current = 0;
+  assert_int_equal(paper->devices[0].enter(paper->devices[0].context), 0);
   paper_put(&earlier, 11);
   assert_int_equal(enqueue_on(p, 4, origin), 0);
   for (uint32_t i = 1; i < paper->work_count; i++)

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Pipelines with device lanes: which lanes the device keeps in order, and what the executor is given instead. */
+#include "api/devices.h"
+
+#include "api/pipeline.h"
+
+/* ---- lanes and their domains ----------------------------------------------------------------------------------------- */
+
+const ovl_lane_device_t *ovl_pipeline_lane_device(const ovl_pipeline_t *p, uint32_t lane) {
+  return &((const ovl_lane_device_t *)p->lane_devices.items)[lane];
+}
+
+bool ovl_pipeline_same_domain(const ovl_pipeline_t *p, uint32_t lane, uint32_t other) {
+  const ovl_lane_device_t *a = ovl_pipeline_lane_device(p, lane), *b = ovl_pipeline_lane_device(p, other);
+  return a->given == b->given ||
+         (a->table.sync_domain != NULL && a->table.sync_domain == b->table.sync_domain);
+}
+
+/* Lanes of one device share its table. */
+const ovl_device_t *ovl_pipeline_lane_table(const ovl_pipeline_t *p, uint32_t lane) {
+  uint32_t first = 0;
+  while (ovl_pipeline_lane_device(p, first)->given != ovl_pipeline_lane_device(p, lane)->given)
+    first++;
+  return ovl_pipeline_lane_device(p, lane)->given != NULL ? &ovl_pipeline_lane_device(p, first)->table : NULL;
+}
+
+/* Numbers the domains by their first lanes; how many there are. */
+static uint32_t number_domains(const ovl_pipeline_t *p, uint32_t *domains) {
+  uint32_t count = 0;
+  for (uint32_t l = 0; l < p->lane_devices.count; l++) {
+    domains[l] = OVL_NO_DOMAIN;
+    if (ovl_pipeline_lane_device(p, l)->given == NULL)
+      continue;
+    for (uint32_t k = 0; k < l && domains[l] == OVL_NO_DOMAIN; k++)
+      if (domains[k] != OVL_NO_DOMAIN && ovl_pipeline_same_domain(p, k, l))
+        domains[l] = domains[k];
+    if (domains[l] == OVL_NO_DOMAIN)
+      domains[l] = count++;
+  }
+  return count;
+}
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------------- */
+
+/* Who looks at a microbatch's buffers when it has ended, needs its slot until then. */
+static uint32_t issue_ahead(const ovl_pipeline_t *p, uint32_t window) {
+  uint32_t wanted = p->options.issue_ahead;
+  if (wanted == 0)
+    wanted = window <= UINT32_MAX / 2 ? 2 * window : window;
+  return p->options.on_microbatch != NULL || wanted < window ? window : wanted;
+}
+
+static int make_plan(const ovl_pipeline_t *p, const ovl_plan_t *plan, ovl_devices_t *devices) {
+  const ovl_description_t d = ovl_pipeline_describe(p);
+  uint32_t *domains = ovl_memory_array(&p->memory, d.lane_count, sizeof *domains);
+  if (domains == NULL)
+    return OVL_ENOMEM;
+  uint32_t count = number_domains(p, domains);
+  int r =
+      ovl_issue_init(&devices->issue, &d, plan->order, domains, count, issue_ahead(p, d.window), &p->memory);
+  ovl_memory_free(&p->memory, domains);
+  return r != 0 ? r : ovl_plan_init(&devices->plan, &devices->issue.description, &p->memory);
+}
+
+static int make_tables(const ovl_pipeline_t *p, ovl_devices_t *devices) {
+  const ovl_issue_t *issue = &devices->issue;
+  devices->stage_hooks =
+      ovl_memory_array(&p->memory, devices->plan.stage_count, sizeof *devices->stage_hooks);
+  devices->lane_hooks = ovl_memory_array(&p->memory, devices->plan.lane_count, sizeof *devices->lane_hooks);
+  devices->lanes = ovl_memory_array(&p->memory, issue->user_lanes, sizeof *devices->lanes);
+  devices->run_lanes = ovl_memory_array(&p->memory, issue->user_lanes, sizeof *devices->run_lanes);
+  if (devices->stage_hooks == NULL || devices->lane_hooks == NULL || devices->lanes == NULL ||
+      devices->run_lanes == NULL)
+    return OVL_ENOMEM;
+  for (uint32_t l = 0; l < issue->user_lanes; l++) {
+    devices->lanes[l] = (ovl_track_lane_t){.device = ovl_pipeline_lane_table(p, l),
+                                           .stream = ovl_pipeline_lane_device(p, l)->stream};
+    devices->run_lanes[l] = issue->domains[l] == OVL_NO_DOMAIN ? l : issue->user_lanes + issue->domains[l];
+  }
+  return 0;
+}
+
+static void fill_hooks(const ovl_pipeline_t *p, ovl_devices_t *devices) {
+  const ovl_stage_hooks_t *given = p->stage_hooks.items;
+  const ovl_lane_hooks_t *lanes = p->lane_hooks.items;
+  const ovl_issue_t *issue = &devices->issue;
+  for (uint32_t l = 0; l < issue->user_lanes; l++)
+    devices->lane_hooks[l] = lanes[l];
+  devices->lane_hooks[issue->observer] = (ovl_lane_hooks_t){
+      .poll = ovl_issuer_poll, .data = &devices->issuer, .poll_max_ns = OVL_DEFAULT_POLL_NS};
+  for (uint32_t s = 0; s < devices->plan.stage_count; s++) {
+    uint32_t user = ovl_issue_user_stage(issue, s);
+    ovl_issuer_stage_t *stage = &devices->issuer.stages[user];
+    devices->stage_hooks[s] = given[user];
+    if (devices->plan.stages[s].lane < issue->user_lanes)
+      continue;
+    stage->run = given[user].run;
+    stage->data = given[user].data;
+    stage->always = ((const ovl_stage_desc_t *)p->stage_descs.items)[user].always;
+    devices->stage_hooks[s] = s < issue->user_stages
+                                  ? (ovl_stage_hooks_t){.run = ovl_issuer_put, .data = stage}
+                                  : (ovl_stage_hooks_t){.run = ovl_issuer_watch,
+                                                        .data = stage,
+                                                        .timeout_ns = given[user].timeout_ns};
+  }
+}
+
+ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result) {
+  ovl_devices_t *devices = ovl_memory_array(&p->memory, 1, sizeof *devices);
+  *result = devices != NULL ? make_plan(p, plan, devices) : OVL_ENOMEM;
+  if (*result == 0)
+    *result = make_tables(p, devices);
+  if (*result == 0)
+    *result = ovl_issuer_init(&devices->issuer, &devices->issue, plan, devices->lanes, &p->memory);
+  if (*result == 0) {
+    fill_hooks(p, devices);
+    return devices;
+  }
+  if (devices != NULL)
+    ovl_devices_free(devices, &p->memory);
+  return NULL;
+}
+
+void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory) {
+  if (devices->issuer.issue != NULL)
+    ovl_issuer_finish(&devices->issuer);
+  ovl_memory_free(memory, devices->run_lanes);
+  ovl_memory_free(memory, devices->lanes);
+  ovl_memory_free(memory, devices->lane_hooks);
+  ovl_memory_free(memory, devices->stage_hooks);
+  ovl_plan_finish(&devices->plan, memory);
+  ovl_issue_finish(&devices->issue, memory);
+  ovl_memory_free(memory, devices);
+}
+
+/* ---- statistics ------------------------------------------------------------------------------------------------------ */
+
+uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage) {
+  return p->devices != NULL ? ovl_issuer_skipped(&p->devices->issuer, stage) : 0;
+}
+
+/* ---- a run ----------------------------------------------------------------------------------------------------------- */
+
+int ovl_devices_begin(ovl_pipeline_t *p, const char *call) {
+  uint32_t lane;
+  if (ovl_exec_in_flight(&p->exec))
+    return ovl_refuse(p, OVL_EBUSY, "%s: %s", call, ovl_strerror(OVL_EBUSY));
+  for (lane = 0; lane < p->lane_devices.count; lane++)
+    if (p->devices->lanes[lane].device != NULL && p->devices->lanes[lane].stream == NULL)
+      return ovl_refuse(p, OVL_EINVAL, "%s: lane \"%.100s\" has no stream", call, ovl_lane_name(p, lane));
+  int r = ovl_issuer_begin(&p->devices->issuer, p->mode, &lane);
+  if (r == OVL_ECAPTURE)
+    return ovl_refuse(p, r, "%s: the stream of lane \"%.100s\" is capturing; enqueue can be captured", call,
+                      ovl_lane_name(p, lane));
+  int code = r > 0 ? OVL_EBADRESULT : r;
+  return r == 0
+             ? 0
+             : ovl_refuse(p, code, "%s: the events could not be made: %s (%d)", call, ovl_strerror(code), r);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* What a pipeline with device lanes has in addition: the issue plan that its executor runs instead of the user's, the issuer,
+ * and the hooks of both. */
+#ifndef OVL_API_DEVICES_H
+#define OVL_API_DEVICES_H
+
+#include "device/issuer.h"
+#include "exec/executor.h"
+
+typedef struct ovl_devices {
+  ovl_issue_t issue;
+  ovl_plan_t plan; /* of the issue's description */
+  ovl_issuer_t issuer;
+  ovl_stage_hooks_t *stage_hooks; /* by stage of that plan */
+  ovl_lane_hooks_t *lane_hooks;
+  ovl_track_lane_t *lanes; /* the user's */
+  uint32_t *run_lanes;     /* by the user's lane: the lane of that plan which its ops are on */
+} ovl_devices_t;
+
+/* NULL: no memory, or too large (*result). plan is the user's and must outlive it. */
+ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result);
+void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory);
+
+/* Ops of a stage that count as run in the core, and were skipped: their callback was left out. Any thread. */
+uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage);
+
+/* For a run that is to start; refuses in words. */
+int ovl_devices_begin(ovl_pipeline_t *p, const char *call);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* Issuing and watching. The order of issuing is the executor's, by a lane of fixed order for each domain, so a domain's tracks
+ * are used by one thread at a time; a watch begins after its stage has been issued, so it finds the mark. */
+#include "device/issuer.h"
+
+#include <string.h>
+
+#include "core/core.h"
+#include "ovl/errors.h"
+
+/* ---- set-up ---------------------------------------------------------------------------------------------------------- */
+
+static int tables_init(ovl_issuer_t *issuer, const ovl_track_lane_t *lanes) {
+  const ovl_issue_t *issue = issuer->issue;
+  const ovl_memory_t *memory = &issuer->memory;
+  size_t watches;
+  if (__builtin_mul_overflow((size_t)(issue->description.stage_count - issue->user_stages),
+                             (size_t)issuer->ahead, &watches))
+    return OVL_ETOOBIG;
+  issuer->lanes = ovl_memory_array(memory, issue->user_lanes, sizeof *issuer->lanes);
+  issuer->tracks = ovl_memory_array(memory, issue->domain_count, sizeof *issuer->tracks);
+  issuer->stages = ovl_memory_array(memory, issue->user_stages, sizeof *issuer->stages);
+  issuer->watches = ovl_memory_array(memory, watches, sizeof *issuer->watches);
+  if (issuer->lanes == NULL || issuer->tracks == NULL || issuer->stages == NULL || issuer->watches == NULL)
+    return OVL_ENOMEM;
+  memcpy(issuer->lanes, lanes, issue->user_lanes * sizeof *lanes);
+  for (uint32_t s = 0; s < issue->user_stages; s++) {
+    issuer->stages[s].issuer = issuer;
+    issuer->stages[s].stage = s;
+  }
+  return 0;
+}
+
+int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_plan_t *plan,
+                    const ovl_track_lane_t *lanes, const ovl_memory_t *memory) {
+  memset(issuer, 0, sizeof *issuer);
+  issuer->issue = issue;
+  issuer->plan = plan;
+  issuer->memory = *memory;
+  issuer->ahead = issue->description.window;
+  issuer->last = &issuer->first;
+  int r = tables_init(issuer, lanes);
+  if (r == 0)
+    r = uv_mutex_init(&issuer->mutex);
+  issuer->mutex_made = r == 0;
+  if (r != 0)
+    ovl_issuer_finish(issuer);
+  return r;
+}
+
+void ovl_issuer_finish(ovl_issuer_t *issuer) {
+  const ovl_memory_t memory = issuer->memory;
+  for (uint32_t k = 0; issuer->tracks != NULL && k < issuer->issue->domain_count; k++)
+    if (issuer->tracks[k].plan != NULL)
+      ovl_tracks_finish(&issuer->tracks[k]);
+  if (issuer->mutex_made)
+    uv_mutex_destroy(&issuer->mutex);
+  ovl_memory_free(&memory, issuer->watches);
+  ovl_memory_free(&memory, issuer->stages);
+  ovl_memory_free(&memory, issuer->tracks);
+  ovl_memory_free(&memory, issuer->lanes);
+  memset(issuer, 0, sizeof *issuer);
+}
+
+static bool captures(const ovl_track_lane_t *lane) {
+  const ovl_device_t *device = lane->device;
+  int capturing = 0;
+  return device != NULL && device->is_capturing != NULL &&
+         (device->is_capturing(device->context, lane->stream, &capturing) != 0 || capturing);
+}
+
+/* By the first run: a pipeline that is only enqueued needs none of them. */
+static int make_tracks(ovl_issuer_t *issuer) {
+  int r = 0;
+  for (uint32_t k = 0; r == 0 && k < issuer->issue->domain_count; k++) {
+    const ovl_track_options_t options = {.lanes = issuer->lanes,
+                                         .domains = issuer->issue->domains,
+                                         .domain = k,
+                                         .watches = issuer->issue->watches,
+                                         .ahead = issuer->ahead};
+    if (issuer->tracks[k].plan == NULL)
+      r = ovl_tracks_init(&issuer->tracks[k], issuer->plan, &options, &issuer->memory);
+  }
+  return r;
+}
+
+int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, uint32_t *lane) {
+  for (*lane = 0; *lane < issuer->issue->user_lanes; ++*lane)
+    if (captures(&issuer->lanes[*lane]))
+      return OVL_ECAPTURE;
+  int r = make_tracks(issuer);
+  if (r != 0)
+    return r;
+  for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
+    atomic_store(&issuer->stages[s].skipped, 0);
+  for (uint32_t k = 0; k < issuer->issue->domain_count; k++)
+    ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes);
+  return 0;
+}
+
+/* ---- issuing --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t lane_of(const ovl_issuer_t *issuer, uint32_t stage) {
+  return issuer->plan->stages[stage].lane;
+}
+
+static ovl_tracks_t *tracks_of(const ovl_issuer_t *issuer, uint32_t stage) {
+  return &issuer->tracks[issuer->issue->domains[lane_of(issuer, stage)]];
+}
+
+/* The user sees the user's lane. A whole op that was never started: so ovl_op_complete() refuses it. */
+static int call(const ovl_issuer_stage_t *stage, const ovl_op_t *op) {
+  ovl_core_op_t seen = {.pub = *op};
+  uint32_t lane = lane_of(stage->issuer, stage->stage);
+  seen.pub.lane.id = lane + 1;
+  seen.pub.stream = stage->issuer->lanes[lane].stream;
+  seen.pub.data = stage->data;
+  int result = stage->run != NULL ? stage->run(&seen.pub) : 0;
+  return result == OVL_PENDING ? OVL_EBADRESULT : result;
+}
+
+uint64_t ovl_issuer_skipped(const ovl_issuer_t *issuer, uint32_t stage) {
+  return atomic_load_explicit(&issuer->stages[stage].skipped, memory_order_relaxed);
+}
+
+/* Of a failed microbatch whatever was put down is still waited for, by who comes next on the streams and by its watches: so a
+ * skipped op waits and is marked as any, and puts nothing down between. */
+int ovl_issuer_put(ovl_op_t *op) {
+  ovl_issuer_stage_t *stage = op->data;
+  ovl_tracks_t *tracks = tracks_of(stage->issuer, stage->stage);
+  int result = ovl_tracks_before(tracks, stage->stage, op->microbatch);
+  if (op->status != 0 && !stage->always)
+    atomic_fetch_add_explicit(&stage->skipped, 1, memory_order_relaxed);
+  else if (result == 0)
+    result = call(stage, op);
+  int after = ovl_tracks_after(tracks, stage->stage, op->microbatch);
+  return result != 0 ? result : after;
+}
+
+/* ---- watching -------------------------------------------------------------------------------------------------------- */
+
+static void append(ovl_issuer_t *issuer, ovl_watch_t *watch) {
+  watch->next = NULL;
+  uv_mutex_lock(&issuer->mutex);
+  *issuer->last = watch;
+  issuer->last = &watch->next;
+  uv_mutex_unlock(&issuer->mutex);
+}
+
+/* No event: nothing of it could be put down. */
+int ovl_issuer_watch(ovl_op_t *op) {
+  const ovl_issuer_stage_t *stage = op->data;
+  ovl_issuer_t *issuer = stage->issuer;
+  void *event = ovl_tracks_event(tracks_of(issuer, stage->stage), stage->stage, op->microbatch);
+  if (event == NULL)
+    return 0;
+  size_t row = op->stage.id - 1 - issuer->issue->user_stages;
+  ovl_watch_t *watch = &issuer->watches[row * issuer->ahead + op->microbatch % issuer->ahead];
+  *watch = (ovl_watch_t){.op = op, .event = event, .lane = lane_of(issuer, stage->stage)};
+  append(issuer, watch);
+  return OVL_PENDING;
+}
+
+static ovl_watch_t *take_all(ovl_issuer_t *issuer) {
+  uv_mutex_lock(&issuer->mutex);
+  ovl_watch_t *all = issuer->first;
+  issuer->first = NULL;
+  issuer->last = &issuer->first;
+  uv_mutex_unlock(&issuer->mutex);
+  return all;
+}
+
+static int query(const ovl_issuer_t *issuer, const ovl_watch_t *watch) {
+  const ovl_device_t *device = issuer->lanes[watch->lane].device;
+  return device->event_query(device->context, watch->event);
+}
+
+void ovl_issuer_poll(ovl_pipeline_t *p, ovl_lane_t lane, void *data) {
+  ovl_issuer_t *issuer = data;
+  (void)p;
+  (void)lane;
+  for (ovl_watch_t *watch = take_all(issuer), *next; watch != NULL; watch = next) {
+    next = watch->next;
+    int result = query(issuer, watch);
+    if (result == OVL_PENDING)
+      append(issuer, watch);
+    else
+      (void)ovl_op_complete(watch->op, result); /* the one completion of this op */
+  }
+}

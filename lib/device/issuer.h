@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* What the executor calls for the stages of an issue plan (plan/issue.h): the user's stages on device lanes put their work on
+ * the streams, their watches wait for it by asking events. */
+#ifndef OVL_DEVICE_ISSUER_H
+#define OVL_DEVICE_ISSUER_H
+
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "device/tracks.h"
+#include "plan/issue.h"
+
+/* What a callback of a device stage is given. */
+typedef struct ovl_issuer_stage {
+  struct ovl_issuer *issuer;
+  uint32_t stage; /* the user's */
+  bool always;
+  ovl_op_cb run;
+  void *data;
+  atomic_ullong
+      skipped; /* in this run: ops whose callback was left out, because their microbatch had failed */
+} ovl_issuer_stage_t;
+
+/* A watch in flight: in the list of its lane, in the order in which they began. */
+typedef struct ovl_watch {
+  ovl_op_t *op;
+  void *event;
+  uint32_t lane; /* the user's */
+  struct ovl_watch *next;
+} ovl_watch_t;
+
+typedef struct ovl_issuer {
+  const ovl_issue_t *issue;
+  const ovl_plan_t *plan; /* the user's */
+  ovl_memory_t memory;
+  ovl_track_lane_t *lanes;    /* the user's */
+  ovl_tracks_t *tracks;       /* by sync domain; each used by one thread at a time */
+  ovl_issuer_stage_t *stages; /* by the user's stage */
+  uint32_t ahead;
+  ovl_watch_t *watches; /* [watch][microbatch mod ahead] */
+  uv_mutex_t mutex;     /* of the list: watches may begin at the same time */
+  ovl_watch_t *first, **last;
+  bool mutex_made;
+} ovl_issuer_t;
+
+/* 0, OVL_ENOMEM, OVL_ETOOBIG, or what an entry of a device returned. All given must outlive it. The callbacks and data of its
+ * stages are for the caller to fill in. On error nothing is held. */
+int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_plan_t *plan,
+                    const ovl_track_lane_t *lanes, const ovl_memory_t *memory);
+void ovl_issuer_finish(ovl_issuer_t *issuer);
+
+/* For a run that is about to start: 0, OVL_ECAPTURE when the stream of *lane is capturing, or as init: the first run makes the
+ * events. */
+int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, uint32_t *lane);
+
+/* Ops of the user's stage that were skipped in this run. Any thread. */
+uint64_t ovl_issuer_skipped(const ovl_issuer_t *issuer, uint32_t stage);
+
+/* The callbacks. data: the ovl_issuer_stage_t of the user's stage; for poll the issuer. */
+int ovl_issuer_put(ovl_op_t *op);
+int ovl_issuer_watch(ovl_op_t *op);
+void ovl_issuer_poll(ovl_pipeline_t *p, ovl_lane_t lane, void *data);
+
+#endif
