@@ -10,6 +10,7 @@
 #include "ovl/simulate.h"
 #include "ovl/stats.h"
 #include "ovl/theory.h"
+#include "ovl/trace.h"
 #include "ovl/types.h"
 #include "ovl/version.h"
 

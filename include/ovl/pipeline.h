@@ -123,10 +123,10 @@ typedef struct ovl_pipeline_options {
   ovl_failure_cb on_failure; /* at once on the first error, cancel or deadline; with
                                 OVL_ON_ERROR_CONTINUE once for each microbatch that fails. The run's
                                 ops in flight may not have ended yet. */
-  uint32_t
-      issue_ahead; /* device lanes: microbatches whose work has been issued and is not known to be done, at most; 0: twice
-                           the window. At least the window; and the window alone where on_microbatch is set, for it may look
-                           at the slot */
+  uint32_t issue_ahead;      /* device lanes: microbatches whose work has been issued and is not known to be done, at most;
+                                0: twice the window. At least the window; and the window alone where on_microbatch is set,
+                                for it may look at the slot */
+  size_t trace;              /* keep records of the last so many ops, see ovl/trace.h; 0: of none */
 } ovl_pipeline_options_t;
 
 typedef struct ovl_lane_options {

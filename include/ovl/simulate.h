@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ovl/stats.h"
+#include "ovl/trace.h"
 #include "ovl/types.h"
 
 OVL_BEGIN_DECLS
@@ -16,7 +17,8 @@ typedef struct ovl_simulation {
   uint64_t (*duration)(const ovl_op_t *op, void *data); /* how long op takes, in ns; NULL: its cost hint */
   /* Told of every op in the order of their starts, with its virtual start and end in ns; NULL: nobody. */
   void (*on_op)(const ovl_op_t *op, uint64_t start_ns, uint64_t end_ns, void *data);
-  void *data; /* for both */
+  void *data;         /* for both */
+  ovl_trace_t *trace; /* gets the newest records that it has room for; NULL: none are kept */
 } ovl_simulation_t;
 
 static inline void ovl_simulation_init(ovl_simulation_t *simulation) {

@@ -290,7 +290,8 @@ static int make_executor(ovl_pipeline_t *p, ovl_frozen_t *f) {
                .keep_going = o->on_error == OVL_ON_ERROR_CONTINUE,
                .report = o->on_microbatch != NULL,
                .tell = o->on_failure != NULL,
-               .statistics = !o->no_stats},
+               .statistics = !o->no_stats,
+               .trace = o->trace},
       .spin_ns = o->spin_ns,
       .memory = &p->memory};
   return ovl_executor_init(&f->executor, f->devices != NULL ? &f->devices->plan : f->plan, &options);
@@ -352,7 +353,7 @@ int ovl_pipeline_freeze(ovl_pipeline_t *p) {
   return 0;
 }
 
-int ovl_pipeline_get_plan(ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t **plan) {
+int ovl_pipeline_get_plan(const ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t **plan) {
   memset(own, 0, sizeof *own);
   *plan = atomic_load(&p->frozen) ? p->plan : own;
   if (*plan != own)
@@ -361,4 +362,4 @@ int ovl_pipeline_get_plan(ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t *
   return ovl_plan_init(own, &d, &p->memory);
 }
 
-void ovl_pipeline_put_plan(ovl_pipeline_t *p, ovl_plan_t *own) { ovl_plan_finish(own, &p->memory); }
+void ovl_pipeline_put_plan(const ovl_pipeline_t *p, ovl_plan_t *own) { ovl_plan_finish(own, &p->memory); }

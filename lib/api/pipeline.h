@@ -91,8 +91,8 @@ int ovl_accept(ovl_pipeline_t *p); /* the last call succeeded: 0 */
 ovl_description_t ovl_pipeline_describe(const ovl_pipeline_t *p);
 
 /* The frozen plan, or one made for the caller in *own, which is to be given to ovl_pipeline_put_plan. */
-int ovl_pipeline_get_plan(ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t **plan);
-void ovl_pipeline_put_plan(ovl_pipeline_t *p, ovl_plan_t *own);
+int ovl_pipeline_get_plan(const ovl_pipeline_t *p, ovl_plan_t *own, const ovl_plan_t **plan);
+void ovl_pipeline_put_plan(const ovl_pipeline_t *p, ovl_plan_t *own);
 
 /* order.c: how long an op is expected to take (context: the pipeline), and whether any hint is a callback. */
 uint64_t ovl_pipeline_cost(void *context, const ovl_op_t *op);
@@ -116,6 +116,15 @@ bool ovl_pipeline_same_domain(const ovl_pipeline_t *p, uint32_t lane, uint32_t o
 
 /* enqueue.c */
 void ovl_pipeline_drop_enqueuer(ovl_pipeline_t *p);
+
+/* stats.c: with the lock held, how long the last run took or the one in flight has taken, and by what all of its times
+ * are to be multiplied. */
+uint64_t ovl_run_elapsed(const ovl_executor_t *x);
+double ovl_run_correction(const ovl_executor_t *x);
+
+/* trace.c: with another struct's trace, as its user gave it: 0, OVL_EINVAL or OVL_ESTRUCTSIZE. */
+int ovl_trace_read(ovl_trace_t *into, const ovl_trace_t *from);
+int ovl_trace_return(ovl_trace_t *into, const ovl_trace_t *from);
 
 /* run.c: what the executor calls back. */
 void ovl_pipeline_on_fault(ovl_pipeline_t *p, const ovl_fault_t *fault);

@@ -6,7 +6,7 @@
 #include "api/options.h"
 #include "api/pipeline.h"
 
-static uint64_t elapsed(const ovl_executor_t *x) {
+uint64_t ovl_run_elapsed(const ovl_executor_t *x) {
   if (x->phase != OVL_EXEC_RUNNING)
     return x->elapsed;
   uint64_t now = ovl_clock_now(&x->clock);
@@ -14,7 +14,7 @@ static uint64_t elapsed(const ovl_executor_t *x) {
 }
 
 /* Of a run in flight as it shows so far. */
-static double correction(const ovl_executor_t *x) {
+double ovl_run_correction(const ovl_executor_t *x) {
   if (x->phase == OVL_EXEC_RUNNING)
     return ovl_clock_correction(&x->clock);
   return x->elapsed > 0 ? x->correction : 1.0;
@@ -23,7 +23,7 @@ static double correction(const ovl_executor_t *x) {
 static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
   const ovl_executor_t *x = &p->exec;
   ovl_lock(ovl_exec_lock_of(x));
-  ovl_stats_of_core(&x->core, elapsed(x), s);
+  ovl_stats_of_core(&x->core, ovl_run_elapsed(x), s);
   for (uint32_t i = 0; i < p->plan->stage_count; i++) {
     s->ops -= ovl_devices_skipped(p, i);
     s->skipped += ovl_devices_skipped(p, i);
@@ -34,7 +34,7 @@ static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
     s->pool_wait_ns = x->crew.wait_ns;
     s->loop_longest_ns = x->loop_longest;
   }
-  ovl_stats_scale(s, correction(x));
+  ovl_stats_scale(s, ovl_run_correction(x));
   s->finding = ovl_stats_finding(&x->core, s);
   ovl_unlock(ovl_exec_lock_of(x));
 }
@@ -67,10 +67,10 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
   ovl_lane_stats_init(&s);
   if (atomic_load(&p->frozen)) {
     ovl_lock(ovl_exec_lock_of(&p->exec));
-    ovl_stats_of_lane(&p->exec.core, lane.id - 1, elapsed(&p->exec), &s);
+    ovl_stats_of_lane(&p->exec.core, lane.id - 1, ovl_run_elapsed(&p->exec), &s);
     if (ovl_pipeline_lane_device(p, lane.id - 1)->given != NULL)
       read_device_lane(p, lane.id - 1, &s);
-    ovl_stats_scale_lane(&s, correction(&p->exec));
+    ovl_stats_scale_lane(&s, ovl_run_correction(&p->exec));
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_lane_stats_t, ops));
@@ -88,7 +88,7 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
     ovl_stats_of_stage(&p->exec.core, stage.id - 1, &s);
     s.ops -= ovl_devices_skipped(p, stage.id - 1);
     s.skipped += ovl_devices_skipped(p, stage.id - 1);
-    ovl_stats_scale_stage(&s, correction(&p->exec));
+    ovl_stats_scale_stage(&s, ovl_run_correction(&p->exec));
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stage_stats_t, ops));

@@ -66,6 +66,10 @@ static void become_ready(ovl_core_t *core, ovl_core_op_t *op) {
   }
   op->state = OVL_OP_READY;
   op->instant = core->instant;
+  if (core->options.trace > 0) {
+    op->ready = core->now;
+    op->failed = 0;
+  }
   ovl_lane_push(core, op);
 }
 
@@ -343,6 +347,21 @@ static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
   }
 }
 
+/* ---- the trace -------------------------------------------------------------------------------------- */
+
+static void record(ovl_core_t *core, const ovl_core_op_t *op, int status, uint64_t ended) {
+  *ovl_trace_ring_next(&core->trace) = (ovl_trace_record_t){.microbatch = op->pub.microbatch,
+                                                            .stage = op->pub.stage,
+                                                            .lane = op->pub.lane,
+                                                            .slot = op->pub.slot,
+                                                            .place = op->place,
+                                                            .thread = op->thread,
+                                                            .status = op->failed != 0 ? op->failed : status,
+                                                            .ready_ns = op->ready,
+                                                            .start_ns = op->started,
+                                                            .end_ns = ended};
+}
+
 /* ---- events ---------------------------------------------------------------------------------------- */
 
 void ovl_core_set_order(ovl_core_t *core, const ovl_order_source_t *order) { core->order = *order; }
@@ -401,6 +420,8 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
   uint64_t ended = max_u64(now, op->started);
   ovl_core_advance(core, now);
   tally_end(core, op, ended);
+  if (core->options.trace > 0)
+    record(core, op, status, ended);
   if (lane->free[lane->free_count] != op->place) /* not so for a lane of width 1 */
     lane->free[lane->free_count] = op->place;
   lane->free_count++;
@@ -414,6 +435,7 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
 
 void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now) {
   ovl_core_advance(core, now);
+  op->failed = status;
   op_failed(core, op, status, native);
   settle(core);
 }

@@ -22,6 +22,7 @@
 
 #include "core/memory.h"
 #include "core/tally.h"
+#include "core/trace.h"
 #include "ovl/pipeline.h"
 #include "plan/plan.h"
 
@@ -54,6 +55,11 @@ typedef struct ovl_core_op {
 
   uint64_t deadline;
   struct ovl_core_op *watched_prev, *watched_next;
+  uint32_t thread; /* that called it; set if there is a trace */
+
+  /* the core's again, for the trace */
+  int failed;     /* what it failed with before it ended */
+  uint64_t ready; /* time */
 } ovl_core_op_t;
 
 typedef enum ovl_slot_state { OVL_SLOT_FREE, OVL_SLOT_ACTIVE, OVL_SLOT_ENDED } ovl_slot_state_t;
@@ -131,6 +137,7 @@ typedef struct ovl_core_options {
   bool report;     /* ended microbatches wait for retire() */
   bool tell;       /* a failed microbatch waits for next_fault() */
   bool statistics;
+  size_t trace; /* records of ops to keep */
 } ovl_core_options_t;
 
 typedef struct ovl_core {
@@ -173,6 +180,7 @@ typedef struct ovl_core {
   ovl_core_slot_t *cancel_after;            /*   this one of them; NULL: before all */
 
   ovl_tally_t tally;
+  ovl_trace_ring_t trace;
 } ovl_core_t;
 
 /* 0, OVL_ENOMEM or OVL_ETOOBIG. The plan must outlive the core. */

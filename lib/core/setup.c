@@ -62,9 +62,11 @@ static int tables_init(ovl_core_t *core) {
     core->more_lane_bits[kind] =
         ovl_memory_array(memory, core->lane_words - 1, sizeof *core->more_lane_bits[kind]);
   core->tally.stages = ovl_memory_array(memory, plan->stage_count, sizeof *core->tally.stages);
+  core->trace.capacity = core->options.trace;
+  core->trace.records = ovl_memory_array(memory, core->trace.capacity, sizeof *core->trace.records);
   bool whole = core->ops != NULL && core->slots != NULL && core->items != NULL &&
                core->more_lane_bits[0] != NULL && core->more_lane_bits[1] != NULL &&
-               core->tally.stages != NULL;
+               core->tally.stages != NULL && core->trace.records != NULL;
   return whole ? 0 : OVL_ENOMEM;
 }
 
@@ -99,6 +101,7 @@ void ovl_core_finish(ovl_core_t *core) {
   for (uint32_t l = 0; core->lanes != NULL && l < core->plan->lane_count; l++)
     lane_finish(&core->lanes[l], &memory);
   ovl_memory_free(&memory, core->lanes);
+  ovl_memory_free(&memory, core->trace.records);
   ovl_memory_free(&memory, core->tally.stages);
   ovl_memory_free(&memory, core->more_lane_bits[1]);
   ovl_memory_free(&memory, core->more_lane_bits[0]);
@@ -145,4 +148,5 @@ void ovl_core_reset(ovl_core_t *core) {
   core->skip_head = core->skip_tail = NULL;
   core->ended_head = core->ended_tail = core->tell_head = core->tell_tail = NULL;
   tally_reset(core);
+  core->trace.first = core->trace.written;
 }

@@ -242,6 +242,7 @@ static bool arrive(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   r->relief_of = NULL;
   r->since = now;
   r->lane = OVL_NO_LANE;
+  r->thread = ovl_thread_number();
   crew->on_thread++;
   bool given_up = crew->owed > 0;
   crew->owed -= given_up;
@@ -408,7 +409,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
     poll_if_due(x, now);
     uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, preferred_lane(x, r));
     if (lane != OVL_NO_LANE) {
-      ovl_core_op_t *op = ovl_exec_start_op(x, lane, now);
+      ovl_core_op_t *op = ovl_exec_start_op(x, lane, r->thread, now);
       r->lane = lane;
       if (x->crew.waiting_since != 0)
         account_waiting(&x->crew, work_count(x) > looking(&x->crew), x->core.now);

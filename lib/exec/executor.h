@@ -53,6 +53,7 @@ typedef struct ovl_runner {
   ovl_runner_state_t state;
   struct ovl_runner *next_parked;
   uint32_t lane;     /* of its last op */
+  uint32_t thread;   /* ovl_thread_number of its thread */
   ovl_spot_t spot;   /* its thread alone uses it, as the next */
   uint64_t spotted;  /* it looked then on which processor it is */
   uint64_t since;    /* its turn began */
@@ -222,7 +223,7 @@ void ovl_exec_begin_close(ovl_executor_t *x); /* loop thread, lock held: the run
 void ovl_exec_collect(ovl_executor_t *x); /* loop thread: collects handles and runners; with the last, done */
 
 /* ---- ops.c: starting and ending ops; with the lock held unless said otherwise -------------------------- */
-ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint64_t now);
+ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now);
 int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op); /* without the lock */
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now);
 void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now);

@@ -89,12 +89,14 @@ uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now) {
 
 /* ---- the life of an op ---------------------------------------------------------------------------------- */
 
-ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint64_t now) {
+ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now) {
   ovl_core_op_t *op = ovl_core_take(&x->core, lane, now);
   const ovl_stage_hooks_t *stage = hooks_of(x, op);
   op->busy = OVL_BUSY_CALL | OVL_BUSY_PENDING;
   op->flags = 0;
   op->result = op->native = 0;
+  if (x->core.options.trace > 0)
+    op->thread = thread;
   if (is_watched(stage)) {
     op->deadline = stage->timeout_ns != 0 ? later(now, stage->timeout_ns) : UINT64_MAX;
     watch(x, op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one flag of the process and the one of each thread. */
+/* The flag of the process, and the flag and the number of each thread. */
 #include "exec/process.h"
 
 #include <stdatomic.h>
@@ -8,6 +8,8 @@
 #include <uv.h>
 
 static _Thread_local bool in_callback;
+static _Thread_local uint32_t thread_number;
+static atomic_uint threads_numbered;
 static atomic_bool process_exits;
 static uv_once_t watch_once = UV_ONCE_INIT;
 
@@ -49,6 +51,12 @@ void ovl_process_watch_exit(void) { uv_once(&watch_once, watch); }
 bool ovl_process_exits(void) { return atomic_load_explicit(&process_exits, memory_order_relaxed); }
 
 bool ovl_in_callback(void) { return in_callback; }
+
+uint32_t ovl_thread_number(void) {
+  if (thread_number == 0)
+    thread_number = atomic_fetch_add(&threads_numbered, 1) + 1;
+  return thread_number;
+}
 
 bool ovl_callback_enter(void) {
   bool before = in_callback;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What belongs to the process or the thread and not to a run: is exit() under way, and is this thread inside a
- * callback of the library? */
+ * callback of the library, and which one is it? */
 #ifndef OVL_EXEC_PROCESS_H
 #define OVL_EXEC_PROCESS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* exit() has begun: runners leave after the op in hand, for libuv is about to join its threads. */
 bool ovl_process_exits(void);
@@ -20,6 +21,9 @@ void ovl_process_watch_exit(void);
 
 /* Is this thread inside a callback of libovl? */
 bool ovl_in_callback(void);
+
+/* This thread's number, from 1 on in the order in which threads first asked. */
+uint32_t ovl_thread_number(void);
 
 /* Brackets code that calls back: leave() wants what enter() returned. */
 bool ovl_callback_enter(void);

@@ -252,7 +252,7 @@ int ovl_orders_init(ovl_orders_t *orders, const ovl_plan_t *plan, const ovl_orde
   for (uint32_t l = plan->lane_count; r == 0 && l < orders->lane_count; l++)
     r = group_init(orders, l, window);
   if (r == 0 && orders->simulates)
-    r = ovl_sim_init(&orders->sim, plan, duration, context, false, memory);
+    r = ovl_sim_init(&orders->sim, plan, duration, context, &(ovl_core_options_t){0}, memory);
   if (r != 0)
     ovl_orders_finish(orders);
   return r;

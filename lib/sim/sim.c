@@ -85,12 +85,11 @@ static size_t total_width(const ovl_plan_t *plan) {
 }
 
 int ovl_sim_init(ovl_sim_t *sim, const ovl_plan_t *plan, ovl_duration_fn duration, void *context,
-                 bool statistics, const ovl_memory_t *memory) {
-  const ovl_core_options_t options = {.statistics = statistics};
+                 const ovl_core_options_t *options, const ovl_memory_t *memory) {
   memset(sim, 0, sizeof *sim);
   sim->duration = duration;
   sim->context = context;
-  int r = ovl_core_init(&sim->core, plan, &options, memory);
+  int r = ovl_core_init(&sim->core, plan, options, memory);
   if (r != 0)
     return r;
   sim->events = ovl_memory_array(memory, total_width(plan), sizeof *sim->events);

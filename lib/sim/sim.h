@@ -24,9 +24,9 @@ typedef struct ovl_sim {
   uint64_t now;
 } ovl_sim_t;
 
-/* 0, OVL_ENOMEM or OVL_ETOOBIG. The plan must outlive it. */
+/* 0, OVL_ENOMEM or OVL_ETOOBIG. The plan must outlive it; the options are its core's. */
 int ovl_sim_init(ovl_sim_t *sim, const ovl_plan_t *plan, ovl_duration_fn duration, void *context,
-                 bool statistics, const ovl_memory_t *memory);
+                 const ovl_core_options_t *options, const ovl_memory_t *memory);
 void ovl_sim_finish(ovl_sim_t *sim);
 
 /* At time 0. `count` is not OVL_STREAMING. */

@@ -148,6 +148,7 @@ typedef struct description {
   ovl_op_cb run;
   ovl_order_t order;
   bool report;
+  size_t trace;
 } description_t;
 
 static ovl_pipeline_t *describe(const description_t *description) {
@@ -161,6 +162,7 @@ static ovl_pipeline_t *describe(const description_t *description) {
   options.allocator = &allocator;
   options.on_microbatch = description->report ? on_microbatch : NULL;
   options.queue = 64;
+  options.trace = description->trace;
   assert_int_equal(ovl_pipeline_create(&pipeline, &options), 0);
   for (unsigned s = 0; s < STAGES; s++) {
     ovl_lane_options_t lane;
@@ -234,6 +236,11 @@ static void test_fixed_order(void **state) {
   assert_none_per_op(&(description_t){.run = count_op, .order = OVL_ORDER_FIXED});
 }
 
+static void test_trace(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = count_op, .trace = 700});
+}
+
 static unsigned long to_submit;
 
 static void submit_all(void *argument) {
@@ -275,6 +282,7 @@ int main(void) {
       cmocka_unit_test(test_loop_lane_and_reports),
       cmocka_unit_test(test_pending_operations),
       cmocka_unit_test(test_fixed_order),
+      cmocka_unit_test(test_trace),
       cmocka_unit_test(test_streaming),
   };
   if (uv_loop_init(&loop) != 0)

@@ -130,6 +130,24 @@ static int failure(void *result) {
   return r;
 }
 
+/* With no room for records: counts alone. */
+static int trace(void *result) {
+  ovl_lane_t lane;
+  ovl_stage_t stage;
+  ovl_pipeline_t *p = ran(nothing, &lane, &stage);
+  int r = ovl_pipeline_trace(p, result);
+  ovl_pipeline_close(p, NULL);
+  return r;
+}
+
+static int simulate(void *simulation) {
+  ovl_lane_t lane;
+  ovl_pipeline_t *p = bare(&lane);
+  int r = ovl_pipeline_simulate(p, 2, simulation, NULL);
+  ovl_pipeline_close(p, NULL);
+  return r;
+}
+
 /* ---- the structs ------------------------------------------------------------------------------------------------ */
 
 /* Some fields of each, in their order: a size that ends with one of them is one that a caller may have. */
@@ -149,7 +167,7 @@ static const kind_t options[] = {
      {END_OF(ovl_pipeline_options_t, comm), END_OF(ovl_pipeline_options_t, data),
       END_OF(ovl_pipeline_options_t, on_error), END_OF(ovl_pipeline_options_t, spin_ns),
       END_OF(ovl_pipeline_options_t, allocator), END_OF(ovl_pipeline_options_t, on_microbatch),
-      END_OF(ovl_pipeline_options_t, on_failure)}},
+      END_OF(ovl_pipeline_options_t, on_failure), END_OF(ovl_pipeline_options_t, trace)}},
     {"ovl_lane_options_t",
      add_lane,
      sizeof(ovl_lane_options_t),
@@ -161,6 +179,10 @@ static const kind_t options[] = {
      {END_OF(ovl_stage_options_t, run), END_OF(ovl_stage_options_t, cancel),
       END_OF(ovl_stage_options_t, data), END_OF(ovl_stage_options_t, timeout_ns),
       END_OF(ovl_stage_options_t, always)}},
+    {"ovl_simulation_t",
+     simulate,
+     sizeof(ovl_simulation_t),
+     {END_OF(ovl_simulation_t, duration), END_OF(ovl_simulation_t, data), END_OF(ovl_simulation_t, trace)}},
     {"ovl_allocator_t", create_with_allocator, sizeof(ovl_allocator_t), {END_OF(ovl_allocator_t, context)}},
 };
 
@@ -182,6 +204,10 @@ static const kind_t results[] = {
      failure,
      sizeof(ovl_failure_t),
      {END_OF(ovl_failure_t, native), END_OF(ovl_failure_t, microbatch), END_OF(ovl_failure_t, lane_name)}},
+    {"ovl_trace_t",
+     trace,
+     sizeof(ovl_trace_t),
+     {END_OF(ovl_trace_t, start_ns), END_OF(ovl_trace_t, elapsed_ns)}},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -202,6 +228,7 @@ static void *filled(const kind_t *kind, size_t size) {
     ovl_pipeline_options_t pipeline;
     ovl_stage_options_t stage;
     ovl_allocator_t allocator;
+    ovl_trace_t trace;
     unsigned char bytes[512];
   } all;
   memset(&all, 0, sizeof all);
@@ -213,6 +240,8 @@ static void *filled(const kind_t *kind, size_t size) {
     all.allocator.allocate = allocate;
     all.allocator.release = release;
   }
+  if (kind->call == trace)
+    all.trace.record_size = sizeof(ovl_trace_record_t);
   return copy_of(&all, kind->known, size);
 }
 

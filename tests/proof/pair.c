@@ -51,7 +51,7 @@ static int expect_orders(pair_frame_t *frame, const ovl_plan_t *plan) {
   ovl_sim_t sim;
   const ovl_core_op_t *op;
   uint64_t end;
-  int r = ovl_sim_init(&sim, plan, hint, &frame->shape, false, &pair_heap);
+  int r = ovl_sim_init(&sim, plan, hint, &frame->shape, &(ovl_core_options_t){0}, &pair_heap);
   if (r != 0)
     return r;
   ovl_core_set_order(&sim.core, &source);

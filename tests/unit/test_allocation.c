@@ -50,6 +50,7 @@ static ovl_pipeline_options_t counted_options(void) {
   hook.context = &allocator;
   ovl_pipeline_options_t options = pipeline_options(3);
   options.allocator = &hook;
+  options.trace = 4;
   return options;
 }
 
@@ -150,7 +151,15 @@ static int finish(fixture_t *f) {
   return r;
 }
 
-static int simulate(fixture_t *f) { return ovl_pipeline_simulate(f->p, MICROBATCHES, NULL, NULL); }
+static int simulate(fixture_t *f) {
+  ovl_trace_record_t records[4];
+  ovl_trace_t trace;
+  ovl_simulation_t simulation;
+  ovl_trace_init(&trace, records, 4);
+  ovl_simulation_init(&simulation);
+  simulation.trace = &trace;
+  return ovl_pipeline_simulate(f->p, MICROBATCHES, &simulation, NULL);
+}
 
 static int fingerprint(fixture_t *f) {
   return ovl_pipeline_fingerprint(f->p, MICROBATCHES) != 0 ? 0 : OVL_ENOMEM;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* When each op ran: a bounded record of a run's ops, and percentiles.
+ *
+ * A pipeline keeps the records of its last `trace` ops that ended (ovl_pipeline_options_t); a simulation those that
+ * ovl_simulation_t.trace has room for. An op's record is written when the op ends; ops that were skipped have none.
+ * A new run begins with none. Recording takes no lock and no memory beyond what is there when the run starts. */
+#ifndef OVL_TRACE_H
+#define OVL_TRACE_H
+
+#include <string.h>
+
+#include "ovl/types.h"
+
+OVL_BEGIN_DECLS
+
+/* One op. Times are nanoseconds since the start of the run; ready_ns <= start_ns <= end_ns. */
+typedef struct ovl_trace_record {
+  uint64_t microbatch;
+  ovl_stage_t stage;
+  ovl_lane_t lane;
+  uint32_t slot;
+  uint32_t place;    /* which of the lane's `width` places it ran in, from 0 */
+  uint32_t thread;   /* that called it: 0 the loop's, or none in a simulation; else one of libuv's pool,
+                        by a number of its own for as long as the process lives */
+  int status;        /* 0, or the error that the op ended with */
+  uint64_t ready_ns; /* from then on only its lane kept it waiting */
+  uint64_t start_ns;
+  uint64_t end_ns;
+} ovl_trace_record_t;
+
+/* Records, in the order in which the ops ended, and what is known of all of them. */
+typedef struct ovl_trace {
+  size_t size;
+  size_t record_size;          /* of one; as _init sets it */
+  ovl_trace_record_t *records; /* the caller's, with room for `capacity`; may be NULL if that is 0 */
+  size_t capacity;
+  size_t count;        /* how many of them are set: the newest. This and what follows is set by the library */
+  uint64_t kept;       /* how many there are */
+  uint64_t dropped;    /* how many there were and are not kept, because they were the oldest */
+  uint64_t start_ns;   /* of the run, on the clock of uv_hrtime(); 0 in a simulation */
+  uint64_t elapsed_ns; /* of the run, as in its statistics */
+} ovl_trace_t;
+
+static inline void ovl_trace_init(ovl_trace_t *trace, ovl_trace_record_t *records, size_t capacity) {
+  memset(trace, 0, sizeof *trace);
+  trace->size = sizeof *trace;
+  trace->record_size = sizeof *records;
+  trace->records = records;
+  trace->capacity = capacity;
+}
+
+/* Copies the newest records of the last run, or of the one in flight so far, to trace->records, and sets what is
+ * known of all. A copy for which there is not room for all, or with a run in flight that overtakes it, has
+ * count < kept. Any thread, before close; a run in flight is not held up for longer than some us at a time.
+ * Errors: OVL_EINVAL an argument is NULL, or records is and capacity is not 0; OVL_ESTRUCTSIZE. */
+OVL_EXTERN int ovl_pipeline_trace(const ovl_pipeline_t *p, ovl_trace_t *trace);
+
+/* The duration (end_ns - start_ns) that `percent` percent of the stage's records do not exceed: the least of them with
+ * that property, so 0 gives the shortest and 100 the longest. Any thread.
+ * Errors: OVL_EINVAL an argument is NULL, or percent is not from 0 to 100; OVL_ESTRUCTSIZE; OVL_ENOSTAGE there is no
+ *         record of that stage. */
+OVL_EXTERN int ovl_trace_percentile(const ovl_trace_t *trace, ovl_stage_t stage, double percent,
+                                    uint64_t *ns);
+
+OVL_END_DECLS
+
+#endif
