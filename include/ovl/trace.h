@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* When each op ran: a bounded record of a run's ops, and percentiles.
+/* When each op ran: a bounded record of a run's ops, and what can be made of it. That is a file for ui.perfetto.dev
+ * and chrome://tracing, and percentiles.
  *
  * A pipeline keeps the records of its last `trace` ops that ended (ovl_pipeline_options_t); a simulation those that
  * ovl_simulation_t.trace has room for. An op's record is written when the op ends; ops that were skipped have none.
@@ -41,6 +42,16 @@ typedef struct ovl_trace {
   uint64_t elapsed_ns; /* of the run, as in its statistics */
 } ovl_trace_t;
 
+/* How a trace is shown by the functions below. */
+typedef struct ovl_trace_view {
+  size_t size;
+  const ovl_trace_t *trace; /* NULL: what the pipeline has kept of its last run */
+  const char *name;         /* of the run, such as "serial" or "rank 3"; any bytes; NULL: "libovl" */
+  uint32_t process_id; /* JSON: tells the processes in one file apart; 0: 1 + its index among the views */
+  int64_t
+      clock_offset_ns; /* JSON: added to all times. trace->start_ns puts all runs of a machine on one clock */
+} ovl_trace_view_t;
+
 static inline void ovl_trace_init(ovl_trace_t *trace, ovl_trace_record_t *records, size_t capacity) {
   memset(trace, 0, sizeof *trace);
   trace->size = sizeof *trace;
@@ -49,11 +60,36 @@ static inline void ovl_trace_init(ovl_trace_t *trace, ovl_trace_record_t *record
   trace->capacity = capacity;
 }
 
+static inline void ovl_trace_view_init(ovl_trace_view_t *view) {
+  memset(view, 0, sizeof *view);
+  view->size = sizeof *view;
+}
+
 /* Copies the newest records of the last run, or of the one in flight so far, to trace->records, and sets what is
  * known of all. A copy for which there is not room for all, or with a run in flight that overtakes it, has
  * count < kept. Any thread, before close; a run in flight is not held up for longer than some us at a time.
  * Errors: OVL_EINVAL an argument is NULL, or records is and capacity is not 0; OVL_ESTRUCTSIZE. */
 OVL_EXTERN int ovl_pipeline_trace(const ovl_pipeline_t *p, ovl_trace_t *trace);
+
+/* What is written goes here, in parts. Not 0: it failed; then nothing more is written, and that is returned.
+ * Called by the thread that calls what writes, with no lock held. */
+typedef int (*ovl_write_cb)(void *context, const char *bytes, size_t count);
+
+/* An ovl_write_cb for a FILE *, which is the context. Errors: -errno of fwrite. The caller closes the file, and
+ * looks whether that succeeds. */
+OVL_EXTERN int ovl_write_to_file(void *file, const char *bytes, size_t count);
+
+/* Writes traces of p as one file in Chrome's trace event format (JSON): a process for each of the `count` views, with
+ * a track for each place of each lane, an event for each op, arrows from ops to those that depend on them, and a
+ * counter of the microbatches in flight (from the first of their ops in the trace that is ready to the last that
+ * ends). Files of several ranks can be merged if their process ids differ. views NULL and count 0: one view, all
+ * defaults. `views` is an array of structs of views[0].size.
+ * Uses p's allocator, also if a run is in flight. Any thread, before close; before the first run like the calls that
+ * describe.
+ * Errors: OVL_EINVAL p or write is NULL, views is and count is not 0, or a trace's records are not of this pipeline;
+ *         OVL_ESTRUCTSIZE; OVL_ENOMEM; what `write` returned. */
+OVL_EXTERN int ovl_pipeline_trace_write(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
+                                        ovl_write_cb write, void *context);
 
 /* The duration (end_ns - start_ns) that `percent` percent of the stage's records do not exceed: the least of them with
  * that property, so 0 gives the shortest and 100 the longest. Any thread.

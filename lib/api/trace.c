@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The public calls on traces: read, asked for percentiles. */
+/* The public calls on traces: read, written, asked for percentiles. */
 #include "ovl/trace.h"
 
 #include "api/options.h"
 #include "api/pipeline.h"
-#include "observe/trace.h"
+#include "observe/views.h"
 
 #define LEAST_TRACE_SIZE offsetof(ovl_trace_t, elapsed_ns)
 #define LEAST_RECORD_SIZE (offsetof(ovl_trace_record_t, end_ns) + sizeof(uint64_t))
@@ -55,6 +55,106 @@ int ovl_pipeline_trace(const ovl_pipeline_t *p, ovl_trace_t *trace) {
     return r;
   read_kept(p, &t);
   return ovl_trace_return(trace, &t);
+}
+
+/* ---- views --------------------------------------------------------------------------------------------------- */
+
+/* What is written, completed: `views` and `traces` have `count` entries. */
+typedef struct showing {
+  ovl_trace_view_t *views;
+  ovl_trace_t *traces;
+  size_t count;
+  ovl_trace_t own; /* a copy of what the pipeline has kept, for views that have no trace of their own */
+} showing_t;
+
+static int load_own(const ovl_pipeline_t *p, ovl_trace_t *own) {
+  if (own->records != NULL)
+    return 0;
+  ovl_trace_init(own, NULL, 0);
+  read_kept(p, own);
+  ovl_trace_init(own, ovl_memory_array(&p->memory, own->kept, sizeof *own->records), own->kept);
+  if (own->records == NULL)
+    return OVL_ENOMEM;
+  read_kept(p, own);
+  return 0;
+}
+
+static int load_view(const ovl_pipeline_t *p, showing_t *s, size_t i, const ovl_trace_view_t *from) {
+  ovl_trace_view_t *view = &s->views[i];
+  if (ovl_options_read(view, sizeof *view, from, offsetof(ovl_trace_view_t, trace)) != 0)
+    return OVL_ESTRUCTSIZE;
+  int r = 0;
+  if (view->trace == NULL) {
+    r = load_own(p, &s->own);
+    s->traces[i] = s->own;
+  } else {
+    r = ovl_trace_read(&s->traces[i], view->trace);
+  }
+  view->trace = &s->traces[i];
+  if (view->name == NULL)
+    view->name = "libovl";
+  if (view->process_id == 0)
+    view->process_id = (uint32_t)i + 1;
+  return r;
+}
+
+static int load(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count, showing_t *s) {
+  s->count = count;
+  s->views = ovl_memory_array(&p->memory, count, sizeof *s->views);
+  s->traces = ovl_memory_array(&p->memory, count, sizeof *s->traces);
+  int r = s->views != NULL && s->traces != NULL ? 0 : OVL_ENOMEM;
+  for (size_t i = 0; r == 0 && i < count; i++)
+    r = load_view(p, s, i, (const void *)((const char *)views + i * views->size));
+  return r;
+}
+
+static void unload(const ovl_pipeline_t *p, showing_t *s) {
+  ovl_memory_free(&p->memory, s->own.records);
+  ovl_memory_free(&p->memory, s->traces);
+  ovl_memory_free(&p->memory, s->views);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------- */
+
+typedef int (*writer_t)(const ovl_trace_names_t *names, const ovl_trace_view_t *views, size_t count,
+                        const ovl_memory_t *memory, ovl_write_cb write, void *context);
+
+static int write_with(writer_t writer, const ovl_pipeline_t *p, const showing_t *s, ovl_write_cb write,
+                      void *context) {
+  ovl_plan_t own;
+  ovl_trace_names_t names = {.lanes = p->lane_names.items, .stages = p->stage_names.items};
+  int r = ovl_pipeline_get_plan(p, &own, &names.plan);
+  if (r != 0)
+    return r;
+  for (size_t i = 0; r == 0 && i < s->count; i++)
+    r = ovl_trace_fits(&s->traces[i], names.plan) ? 0 : OVL_EINVAL;
+  if (r == 0)
+    r = writer(&names, s->views, s->count, &p->memory, write, context);
+  ovl_pipeline_put_plan(p, &own);
+  return r;
+}
+
+static int show(writer_t writer, const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
+                ovl_write_cb write, void *context) {
+  ovl_trace_view_t one;
+  showing_t s = {0};
+  if (p == NULL || write == NULL || (views == NULL && count > 0))
+    return OVL_EINVAL;
+  if (views == NULL) {
+    ovl_trace_view_init(&one);
+    views = &one;
+    count = 1;
+  }
+  int r = load(p, views, count, &s);
+  if (r == 0)
+    r = write_with(writer, p, &s, write, context);
+  unload(p, &s);
+  return r;
+}
+
+int ovl_pipeline_trace_write(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
+                             ovl_write_cb write, void *context) {
+  return show(ovl_trace_write_json, p, views, count, write, context);
 }
 
 /* ---- percentiles --------------------------------------------------------------------------------------------- */

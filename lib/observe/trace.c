@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* From the core's ring to the caller's array; percentiles. */
+/* From the core's ring to the caller's array, and records in order of something else than their ends. */
 #include "observe/trace.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { COPIED_AT_ONCE = 64 }; /* records: some us under the lock */
@@ -50,6 +51,71 @@ bool ovl_trace_copy_some(ovl_trace_copy_t *copy, const ovl_core_t *core, ovl_tra
   for (int n = 0; n < COPIED_AT_ONCE && copy->next < copy->to; n++)
     copy_one(copy, &ring->records[copy->next++ % ring->capacity], trace);
   return copy->next < copy->to;
+}
+
+/* ---- looking ------------------------------------------------------------------------------------------------- */
+
+static bool record_fits(const ovl_trace_record_t *r, const ovl_plan_t *plan) {
+  if (r->stage.id == 0 || r->stage.id > plan->stage_count || r->start_ns > r->end_ns)
+    return false;
+  uint32_t lane = plan->stages[r->stage.id - 1].lane;
+  return r->lane.id == lane + 1 && r->place < plan->lanes[lane].width;
+}
+
+bool ovl_trace_fits(const ovl_trace_t *trace, const ovl_plan_t *plan) {
+  for (size_t i = 0; i < trace->count; i++)
+    if (!record_fits(ovl_trace_at(trace, i), plan))
+      return false;
+  return true;
+}
+
+typedef const ovl_trace_record_t *entry_t;
+
+static int compare(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+
+static int compare_ops(const void *left, const void *right) {
+  const ovl_trace_record_t *a = *(const entry_t *)left, *b = *(const entry_t *)right;
+  int order = compare(a->microbatch, b->microbatch);
+  return order != 0 ? order : compare(a->stage.id, b->stage.id);
+}
+
+static int compare_tracks(const void *left, const void *right) {
+  const ovl_trace_record_t *a = *(const entry_t *)left, *b = *(const entry_t *)right;
+  int order = compare(a->lane.id, b->lane.id);
+  if (order == 0)
+    order = compare(a->place, b->place);
+  if (order == 0)
+    order = compare(a->start_ns, b->start_ns);
+  return order != 0 ? order : compare(a->end_ns, b->end_ns);
+}
+
+static ovl_trace_list_t sorted(const ovl_trace_t *trace, int (*by)(const void *, const void *),
+                               const ovl_memory_t *memory) {
+  entry_t *list = ovl_memory_array(memory, trace->count, sizeof *list);
+  for (size_t i = 0; list != NULL && i < trace->count; i++)
+    list[i] = ovl_trace_at(trace, i);
+  if (list != NULL)
+    qsort(list, trace->count, sizeof *list, by);
+  return list;
+}
+
+ovl_trace_list_t ovl_trace_by_op(const ovl_trace_t *trace, const ovl_memory_t *memory) {
+  return sorted(trace, compare_ops, memory);
+}
+
+ovl_trace_list_t ovl_trace_by_track(const ovl_trace_t *trace, const ovl_memory_t *memory) {
+  return sorted(trace, compare_tracks, memory);
+}
+
+void ovl_trace_list_free(ovl_trace_list_t list, const ovl_memory_t *memory) {
+  ovl_memory_free(memory, (void *)(uintptr_t)list);
+}
+
+const ovl_trace_record_t *ovl_trace_find(ovl_trace_list_t by_op, size_t count, uint64_t microbatch,
+                                         uint32_t stage) {
+  const ovl_trace_record_t op = {.microbatch = microbatch, .stage = {stage + 1}}, *key = &op;
+  const entry_t *found = bsearch(&key, by_op, count, sizeof *by_op, compare_ops);
+  return found != NULL ? *found : NULL;
 }
 
 /* ---- percentiles --------------------------------------------------------------------------------------------- */

@@ -140,6 +140,22 @@ static int trace(void *result) {
   return r;
 }
 
+static int write_nowhere(void *context, const char *bytes, size_t count) {
+  (void)context;
+  (void)bytes;
+  (void)count;
+  return 0;
+}
+
+static int write_trace(void *view) {
+  ovl_lane_t lane;
+  ovl_stage_t stage;
+  ovl_pipeline_t *p = ran(nothing, &lane, &stage);
+  int r = ovl_pipeline_trace_write(p, view, 1, write_nowhere, NULL);
+  ovl_pipeline_close(p, NULL);
+  return r;
+}
+
 static int simulate(void *simulation) {
   ovl_lane_t lane;
   ovl_pipeline_t *p = bare(&lane);
@@ -183,6 +199,10 @@ static const kind_t options[] = {
      simulate,
      sizeof(ovl_simulation_t),
      {END_OF(ovl_simulation_t, duration), END_OF(ovl_simulation_t, data), END_OF(ovl_simulation_t, trace)}},
+    {"ovl_trace_view_t",
+     write_trace,
+     sizeof(ovl_trace_view_t),
+     {END_OF(ovl_trace_view_t, trace), END_OF(ovl_trace_view_t, clock_offset_ns)}},
     {"ovl_allocator_t", create_with_allocator, sizeof(ovl_allocator_t), {END_OF(ovl_allocator_t, context)}},
 };
 

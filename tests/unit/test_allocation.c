@@ -250,6 +250,36 @@ static void each_allocation_of_a_prediction_may_fail(void **state) {
   fail_each(fingerprint, 10);
 }
 
+static int write_nowhere(void *context, const char *bytes, size_t count) {
+  (void)context;
+  (void)bytes;
+  (void)count;
+  return 0;
+}
+
+/* Once for a pipeline that is not frozen, once after a run. */
+static void each_allocation_of_a_file_may_fail(void **state) {
+  (void)state;
+  fixture_t f = {0};
+  describe(&f, false);
+  for (int ran = 0; ran < 2; ran++) {
+    for (int files = 0; files < 1; files++) {
+      int r = OVL_ENOMEM;
+      for (long n = 1; r != 0; n++) {
+        unsigned long failures = atomic_load(&allocator.failures), held = counting_held(&allocator);
+        atomic_store(&allocator.fail_at, n);
+        r = ovl_pipeline_trace_write(f.p, NULL, 0, write_nowhere, NULL);
+        atomic_store(&allocator.fail_at, 0);
+        assert_int_equal(r, atomic_load(&allocator.failures) > failures ? OVL_ENOMEM : 0);
+        assert_int_equal(counting_held(&allocator), held);
+        assert_true(r != 0 || n > 4);
+      }
+    }
+    assert_int_equal(ovl_pipeline_run(f.p, MICROBATCHES), 0);
+  }
+  run_and_close(&f);
+}
+
 /* ---- a run allocates nothing --------------------------------------------------------------------------------------- */
 
 typedef struct watched {
@@ -366,6 +396,7 @@ int main(void) {
       cmocka_unit_test(each_allocation_of_a_run_may_fail),
       cmocka_unit_test(each_allocation_of_a_first_submit_or_finish_may_fail),
       cmocka_unit_test(each_allocation_of_a_prediction_may_fail),
+      cmocka_unit_test(each_allocation_of_a_file_may_fail),
       cmocka_unit_test(a_run_under_way_allocates_nothing),
       cmocka_unit_test(a_second_run_needs_no_memory_either),
       cmocka_unit_test(without_a_hook_it_is_not_called),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows that a trace has a record of every op that ran, true to what it did, that it keeps the newest ones and says how
  * many it does not, and that it can be read at any time. */
+#include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <uv.h>
 
@@ -447,6 +449,104 @@ static void a_trace_that_memory_does_not_suffice_for_is_refused_at_the_start(voi
   ovl_pipeline_close(p, NULL);
 }
 
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+typedef int (*writer_t)(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
+                        ovl_write_cb write, void *context);
+
+static const writer_t writers[] = {ovl_pipeline_trace_write};
+
+typedef struct sink {
+  size_t calls, fail_at; /* the n-th call fails; 0: none does */
+} sink_t;
+
+static int count_write(void *context, const char *bytes, size_t count) {
+  sink_t *sink = context;
+  assert_true(bytes != NULL && count > 0);
+  return ++sink->calls == sink->fail_at ? -55 : 0;
+}
+
+static void a_write_that_fails_is_the_last_one(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = two_lanes(traced(2, MOST), OVL_LANE_POOL, no_op);
+  assert_int_equal(ovl_pipeline_run(p, 100), 0);
+  for (int w = 0; w < 1; w++) {
+    sink_t all = {0};
+    assert_int_equal(writers[w](p, NULL, 0, count_write, &all), 0);
+    assert_true(all.calls > 1);
+    for (size_t n = 1; n <= all.calls; n++) {
+      sink_t sink = {.fail_at = n};
+      assert_int_equal(writers[w](p, NULL, 0, count_write, &sink), -55);
+      assert_int_equal(sink.calls, n);
+    }
+  }
+  ovl_pipeline_close(p, NULL);
+}
+
+static void a_file_that_is_full_says_so(void **state) {
+  (void)state;
+  FILE *full = fopen("/dev/full", "w");
+  if (full == NULL)
+    skip();
+  setvbuf(full, NULL, _IONBF, 0);
+  assert_int_equal(ovl_write_to_file(full, "text", 4), -ENOSPC);
+  fclose(full);
+}
+
+static void assert_refused(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count, int status) {
+  sink_t sink = {0};
+  for (int w = 0; w < 1; w++)
+    assert_int_equal(writers[w](p, views, count, count_write, &sink), status);
+  assert_int_equal(sink.calls, 0);
+}
+
+static void what_cannot_be_written_is_refused(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = hinted(5, 3);
+  ovl_trace_t trace = simulate(p, 4, MOST);
+  ovl_trace_view_t views[2];
+  for (int i = 0; i < 2; i++) {
+    ovl_trace_view_init(&views[i]);
+    views[i].trace = &trace;
+  }
+  for (int w = 0; w < 1; w++)
+    assert_int_equal(writers[w](p, views, 2, NULL, NULL), OVL_EINVAL);
+  assert_refused(NULL, views, 2, OVL_EINVAL);
+  assert_refused(p, NULL, 1, OVL_EINVAL);
+  trace.record_size = 3;
+  assert_refused(p, views, 2, OVL_ESTRUCTSIZE);
+  trace.record_size = sizeof records[0];
+  trace.count = MOST + 1;
+  assert_refused(p, views, 2, OVL_EINVAL);
+  trace.count = 8;
+  views[1].size = 0;
+  assert_refused(p, views, 2, OVL_ESTRUCTSIZE);
+  ovl_pipeline_close(p, NULL);
+}
+
+/* Records of another pipeline, or of none. */
+static void records_that_do_not_fit_are_refused(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = hinted(5, 3);
+  ovl_trace_view_t view;
+  const ovl_trace_t trace = simulate(p, 4, MOST);
+  const ovl_trace_record_t right = records[7];
+  ovl_trace_view_init(&view);
+  view.trace = &trace;
+  ovl_trace_record_t wrong[6] = {right, right, right, right, right, right};
+  wrong[0].stage.id = 0;
+  wrong[1].stage.id = 3;
+  wrong[2].lane.id = 1;
+  wrong[3].lane.id = 0;
+  wrong[4].place = 1;
+  wrong[5].start_ns = right.end_ns + 1;
+  for (int i = 0; i < 6; i++) {
+    records[7] = wrong[i];
+    assert_refused(p, &view, 1, OVL_EINVAL);
+  }
+  ovl_pipeline_close(p, NULL);
+}
+
 /* ---- percentiles ------------------------------------------------------------------------------------------------- */
 
 static uint64_t percentile(const ovl_trace_t *trace, double percent) {
@@ -519,6 +619,10 @@ int main(void) {
       cmocka_unit_test(longer_records_of_a_later_caller_are_filled_up_with_zeros),
       cmocka_unit_test(what_makes_no_sense_is_refused),
       cmocka_unit_test(a_trace_that_memory_does_not_suffice_for_is_refused_at_the_start),
+      cmocka_unit_test(a_write_that_fails_is_the_last_one),
+      cmocka_unit_test(a_file_that_is_full_says_so),
+      cmocka_unit_test(what_cannot_be_written_is_refused),
+      cmocka_unit_test(records_that_do_not_fit_are_refused),
       cmocka_unit_test(a_percentile_is_the_least_that_so_many_do_not_exceed),
       cmocka_unit_test(a_percentile_of_nothing_is_refused),
   };
