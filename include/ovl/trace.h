@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* When each op ran: a bounded record of a run's ops, and what can be made of it. That is a file for ui.perfetto.dev
- * and chrome://tracing, and percentiles.
+ * and chrome://tracing, a drawing, and percentiles.
  *
  * A pipeline keeps the records of its last `trace` ops that ended (ovl_pipeline_options_t); a simulation those that
  * ovl_simulation_t.trace has room for. An op's record is written when the op ends; ops that were skipped have none.
@@ -50,6 +50,7 @@ typedef struct ovl_trace_view {
   uint32_t process_id; /* JSON: tells the processes in one file apart; 0: 1 + its index among the views */
   int64_t
       clock_offset_ns; /* JSON: added to all times. trace->start_ns puts all runs of a machine on one clock */
+  uint64_t bound_ns;   /* SVG: no run that keeps the rules takes less: marked; 0: nothing is */
 } ovl_trace_view_t;
 
 static inline void ovl_trace_init(ovl_trace_t *trace, ovl_trace_record_t *records, size_t capacity) {
@@ -90,6 +91,12 @@ OVL_EXTERN int ovl_write_to_file(void *file, const char *bytes, size_t count);
  *         OVL_ESTRUCTSIZE; OVL_ENOMEM; what `write` returned. */
 OVL_EXTERN int ovl_pipeline_trace_write(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
                                         ovl_write_cb write, void *context);
+
+/* Draws traces of p as one SVG, one above the other on one scale of time, for light and dark pages: a row for each
+ * place of each lane, a box for each op with its microbatch's number, its stage, times and error when pointed at.
+ * Ops too short to be seen alone are drawn together. Otherwise as ovl_pipeline_trace_write. */
+OVL_EXTERN int ovl_pipeline_trace_svg(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
+                                      ovl_write_cb write, void *context);
 
 /* The duration (end_ns - start_ns) that `percent` percent of the stage's records do not exceed: the least of them with
  * that property, so 0 gives the shortest and 100 the longest. Any thread.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The public calls on traces: read, written, asked for percentiles. */
+/* The public calls on traces: read, written, drawn, asked for percentiles. */
 #include "ovl/trace.h"
 
 #include "api/options.h"
@@ -155,6 +155,11 @@ static int show(writer_t writer, const ovl_pipeline_t *p, const ovl_trace_view_t
 int ovl_pipeline_trace_write(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
                              ovl_write_cb write, void *context) {
   return show(ovl_trace_write_json, p, views, count, write, context);
+}
+
+int ovl_pipeline_trace_svg(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
+                           ovl_write_cb write, void *context) {
+  return show(ovl_trace_write_svg, p, views, count, write, context);
 }
 
 /* ---- percentiles --------------------------------------------------------------------------------------------- */

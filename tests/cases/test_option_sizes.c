@@ -202,7 +202,8 @@ static const kind_t options[] = {
     {"ovl_trace_view_t",
      write_trace,
      sizeof(ovl_trace_view_t),
-     {END_OF(ovl_trace_view_t, trace), END_OF(ovl_trace_view_t, clock_offset_ns)}},
+     {END_OF(ovl_trace_view_t, trace), END_OF(ovl_trace_view_t, clock_offset_ns),
+      END_OF(ovl_trace_view_t, bound_ns)}},
     {"ovl_allocator_t", create_with_allocator, sizeof(ovl_allocator_t), {END_OF(ovl_allocator_t, context)}},
 };
 

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reads what libovl writes of a trace with a JSON parser that is not its own.
+"""Reads what libovl writes of a trace with a JSON and an XML parser that are not its own.
 
 Called with the path of write_trace.
 """
 
 import json
 import os
+import re
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 from decimal import Decimal
 
 PROGRAM = ""
+SVG = "{http://www.w3.org/2000/svg}"
 
 ODD_NAMES = [
     b"plain", b"", b'"quoted" \\ and \'single\'', b"</script><!-- & ]]> %s %n", bytes(range(1, 32)), b"\x7f\xc2\x80\xc2\x9f",
@@ -40,6 +43,11 @@ def meant(name):
             text, length = text + "\ufffd", 1
         name = name[length:]
     return text
+
+
+def in_xml(text):
+    """The same, with U+FFFD for what XML 1.0 cannot hold."""
+    return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "\ufffd", text)
 
 
 def refuse_constant(name):
@@ -165,6 +173,89 @@ class Json(unittest.TestCase):
 
     def test_many(self):
         self.assertEqual(len(events_of(write("json", "many"))["X"]), 40000)
+
+
+class Svg(unittest.TestCase):
+
+    def parse(self, *arguments):
+        data = write("svg", *arguments)
+        root = xml.etree.ElementTree.fromstring(data)
+        self.assertEqual(root.tag, SVG + "svg")
+        for element in root.iter():
+            self.assertFalse([a for a in element.attrib if "href" in a])
+        self.assertNotIn(b"url(", data)
+        self.check_frame(root)
+        return root
+
+    def check_frame(self, root):
+        """Nothing lies outside of the page."""
+        _, _, width, height = map(float, root.get("viewBox").split())
+        for rect in root.iter(SVG + "rect"):
+            x, y, w, h = (float(rect.get(key, 0)) for key in ("x", "y", "width", "height"))
+            self.assertTrue(0 <= x and x + w <= width + 1 and 0 <= y and y + h <= height, rect.attrib)
+        for text in root.iter(SVG + "text"):
+            self.assertTrue(0 <= float(text.get("x")) <= width and 0 <= float(text.get("y")) <= height, text.attrib)
+
+    def boxes(self, root):
+        """The ops' boxes: title, x and width."""
+        return [(g.find(SVG + "title").text, float(g.find(SVG + "rect").get("x")), float(g.find(SVG + "rect").get("width")))
+                for g in root.iter(SVG + "g")]
+
+    def test_any_name(self):
+        root = self.parse("names", *(name.hex() for name in ODD_NAMES))
+        names = [in_xml(meant(name)) for name in ODD_NAMES]
+        titles = [title.rsplit(", microbatch ", 1)[0] for title, _, _ in self.boxes(root)]
+        self.assertEqual(sorted(titles), sorted(3 * names))
+        labels = [text.find(SVG + "title").text or "" for text in root.iter(SVG + "text") if text.find(SVG + "title") is not None]
+        self.assertEqual(labels, names)
+        self.assertLessEqual(max(len(text.text or "") for text in root.iter(SVG + "text")), 80)
+
+    def test_both_runs_on_one_scale_with_their_bounds(self):
+        root = self.parse("pair")
+        texts = [text.text for text in root.iter(SVG + "text")]
+        self.assertIn("serial: 64 us, bound 64 us", texts)
+        self.assertIn("overlapped: 43 us, bound 43 us", texts)
+        for label in ("0 ns", "10 us", "60 us", "compute", "comm"):
+            self.assertIn(label, texts)
+        boxes = self.boxes(root)
+        self.assertEqual(len(boxes), 32)
+        unit = 830 / 64000
+        where = {title: x for title, x, _ in boxes[16:]}
+        for i in range(8):
+            title = f"comm, microbatch {i}: 3 us, from {5 * i + 5} us to {5 * i + 8} us"
+            self.assertAlmostEqual(where[title], 150 + (5000 * i + 5000) * unit, delta=0.02)
+        for title, _, width in boxes:
+            self.assertAlmostEqual(width, (5000 if title.startswith("compute") else 3000) * unit, delta=0.02)
+        bounds = [float(line.get("x1")) for line in root.iter(SVG + "line") if line.get("class") == "bound"]
+        self.assertEqual([round(x - 150) for x in bounds], [830, round(43000 * unit)])
+        numbers = [text.text for text in root.iter(SVG + "text") if text.get("class") == "n"]
+        self.assertEqual(sorted(numbers), sorted(4 * "01234567"))
+
+    def test_light_and_dark(self):
+        style = self.parse("pair").find(SVG + "style").text
+        self.assertIn("prefers-color-scheme:dark", style)
+
+    def test_many_ops_are_drawn_together(self):
+        data = write("svg", "many")
+        self.assertLess(len(data), 200000)
+        boxes = self.boxes(self.parse("many"))
+        counts = [int(re.match(r"(\d+) ops of microbatches ", title).group(1)) for title, _, _ in boxes]
+        self.assertEqual(sum(counts), 40000)
+        self.assertTrue(all(x + width <= 981 for _, x, width in boxes))
+
+    def test_failed_ops_are_seen(self):
+        root = self.parse("run", "3", "100")
+        failed = [g.find(SVG + "title").text for g in root.iter(SVG + "g") if "failed" in g.find(SVG + "rect").get("class")]
+        self.assertEqual(len(failed), 1)
+        self.assertIn("failed", failed[0])
+
+    def test_what_came_first_may_be_missing(self):
+        root = self.parse("run", "5000", "3")
+        self.assertTrue(any("shown from" in text.text for text in root.iter(SVG + "text")))
+
+    def test_nothing_is_a_drawing_too(self):
+        for arguments in (("0", "10"), ("5", "0")):
+            self.assertEqual(self.boxes(self.parse("run", *arguments)), [])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Writes a trace of a pipeline to stdout, for test_trace_files.py to read.
- *   write_trace json SCENARIO [ARGUMENT...]     exits with 1 when something is refused */
+ *   write_trace json|svg SCENARIO [ARGUMENT...]     exits with 1 when something is refused */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +110,8 @@ static ovl_pipeline_t *pair(writer_t write) {
   ovl_trace_t serial = simulate(p, OVL_SERIAL, 8, 0), overlap = simulate(p, OVL_OVERLAP, 8, 1);
   ovl_trace_view_t views[2] = {view_of(&serial, "serial"), view_of(&overlap, "overlapped")};
   views[0].clock_offset_ns = -2001;
+  views[0].bound_ns = ovl_bound_serial(8, 5000, 3000);
+  views[1].bound_ns = ovl_bound_overlap(8, 5000, 3000);
   views[1].process_id = 77;
   views[1].clock_offset_ns = INT64_C(4000000000000000001);
   must(write(p, views, 2, ovl_write_to_file, stdout), "write");
@@ -153,7 +155,7 @@ static ovl_pipeline_t *play(writer_t write, const char *scenario, char **argumen
 int main(int argc, char **argv) {
   if (argc < 3 || argc > 3 + MOST_NAMES)
     return EXIT_FAILURE;
-  writer_t write = ovl_pipeline_trace_write;
+  writer_t write = strcmp(argv[1], "svg") == 0 ? ovl_pipeline_trace_svg : ovl_pipeline_trace_write;
   ovl_pipeline_close(play(write, argv[2], argv + 3, argc - 3), NULL);
   return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -263,12 +263,12 @@ static void each_allocation_of_a_file_may_fail(void **state) {
   fixture_t f = {0};
   describe(&f, false);
   for (int ran = 0; ran < 2; ran++) {
-    for (int files = 0; files < 1; files++) {
+    for (int svg = 0; svg < 2; svg++) {
       int r = OVL_ENOMEM;
       for (long n = 1; r != 0; n++) {
         unsigned long failures = atomic_load(&allocator.failures), held = counting_held(&allocator);
         atomic_store(&allocator.fail_at, n);
-        r = ovl_pipeline_trace_write(f.p, NULL, 0, write_nowhere, NULL);
+        r = (svg ? ovl_pipeline_trace_svg : ovl_pipeline_trace_write)(f.p, NULL, 0, write_nowhere, NULL);
         atomic_store(&allocator.fail_at, 0);
         assert_int_equal(r, atomic_load(&allocator.failures) > failures ? OVL_ENOMEM : 0);
         assert_int_equal(counting_held(&allocator), held);

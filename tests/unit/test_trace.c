@@ -454,7 +454,7 @@ static void a_trace_that_memory_does_not_suffice_for_is_refused_at_the_start(voi
 typedef int (*writer_t)(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
                         ovl_write_cb write, void *context);
 
-static const writer_t writers[] = {ovl_pipeline_trace_write};
+static const writer_t writers[] = {ovl_pipeline_trace_write, ovl_pipeline_trace_svg};
 
 typedef struct sink {
   size_t calls, fail_at; /* the n-th call fails; 0: none does */
@@ -470,7 +470,7 @@ static void a_write_that_fails_is_the_last_one(void **state) {
   (void)state;
   ovl_pipeline_t *p = two_lanes(traced(2, MOST), OVL_LANE_POOL, no_op);
   assert_int_equal(ovl_pipeline_run(p, 100), 0);
-  for (int w = 0; w < 1; w++) {
+  for (int w = 0; w < 2; w++) {
     sink_t all = {0};
     assert_int_equal(writers[w](p, NULL, 0, count_write, &all), 0);
     assert_true(all.calls > 1);
@@ -495,7 +495,7 @@ static void a_file_that_is_full_says_so(void **state) {
 
 static void assert_refused(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count, int status) {
   sink_t sink = {0};
-  for (int w = 0; w < 1; w++)
+  for (int w = 0; w < 2; w++)
     assert_int_equal(writers[w](p, views, count, count_write, &sink), status);
   assert_int_equal(sink.calls, 0);
 }
@@ -509,7 +509,7 @@ static void what_cannot_be_written_is_refused(void **state) {
     ovl_trace_view_init(&views[i]);
     views[i].trace = &trace;
   }
-  for (int w = 0; w < 1; w++)
+  for (int w = 0; w < 2; w++)
     assert_int_equal(writers[w](p, views, 2, NULL, NULL), OVL_EINVAL);
   assert_refused(NULL, views, 2, OVL_EINVAL);
   assert_refused(p, NULL, 1, OVL_EINVAL);
