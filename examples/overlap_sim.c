@@ -7,6 +7,7 @@
 
 #include "backend_sleep.h"
 #include "overlap_check.h"
+#include "overlap_sim_files.h"
 #include "overlap_sim_options.h"
 #include "ovl.h"
 #include "timeline.h"
@@ -17,6 +18,7 @@
 typedef struct experiment {
   overlap_sim_options_t options;
   backend_sleep_t backend;
+  overlap_sim_files_t files;
   ovl_pipeline_t *pipeline;
   overlap_run_t serial;
   overlap_run_t overlap;
@@ -43,6 +45,7 @@ static int set_up(experiment_t *experiment) {
   backend_sleep_use(&experiment->backend, &pipeline_options);
   pipeline_options.window = options->window;
   pipeline_options.mode = OVL_SERIAL;
+  pipeline_options.trace = experiment->files.serial.capacity;
   status = ovl_pipeline_create(&experiment->pipeline, &pipeline_options);
   return status == 0 ? 0 : report("creating the pipeline", status);
 }
@@ -61,24 +64,29 @@ static void set_expectations(experiment_t *experiment) {
       (overlap_run_t){.name = "overlapped", .microbatches = n, .window = window, .bound_ns = overlap_ns};
 }
 
-static int run_for_real(experiment_t *experiment, uint64_t microbatches, ovl_stats_t *stats) {
+static int run_for_real(experiment_t *experiment, uint64_t microbatches, ovl_stats_t *stats,
+                        ovl_trace_t *trace) {
   int status = ovl_pipeline_run(experiment->pipeline, microbatches);
+  if (status == 0)
+    status = ovl_pipeline_trace(experiment->pipeline, trace);
   return status != 0 ? status : ovl_pipeline_stats(experiment->pipeline, stats);
 }
 
-static int run_virtually(experiment_t *experiment, uint64_t microbatches, ovl_stats_t *stats) {
+static int run_virtually(experiment_t *experiment, uint64_t microbatches, ovl_stats_t *stats,
+                         ovl_trace_t *trace) {
   ovl_simulation_t simulation;
   backend_sleep_simulate(&experiment->backend, &simulation);
+  simulation.trace = trace;
   return ovl_pipeline_simulate(experiment->pipeline, microbatches, &simulation, stats);
 }
 
-static int run_once(experiment_t *experiment, ovl_mode_t mode, overlap_run_t *run) {
+static int run_once(experiment_t *experiment, ovl_mode_t mode, overlap_run_t *run, ovl_trace_t *trace) {
   ovl_stats_t stats;
   ovl_stats_init(&stats);
   int status = ovl_pipeline_set_mode(experiment->pipeline, mode);
   if (status == 0)
     status = (experiment->options.virtual_time ? run_virtually : run_for_real)(experiment, run->microbatches,
-                                                                               &stats);
+                                                                               &stats, trace);
   if (status != 0)
     return report(mode == OVL_SERIAL ? "the serial run" : "the overlapped run", status);
   run->elapsed_ns = stats.elapsed_ns;
@@ -98,13 +106,13 @@ static uint64_t processor_time_ns(void) {
 
 static int run_both(experiment_t *experiment) {
   uint64_t before_ns = processor_time_ns();
-  int status = run_once(experiment, OVL_SERIAL, &experiment->serial);
+  int status = run_once(experiment, OVL_SERIAL, &experiment->serial, &experiment->files.serial);
   if (status != 0)
     return status;
   status = backend_sleep_take_records(&experiment->backend, &experiment->serial_records);
   if (status != 0)
     return report("memory for the records", status);
-  status = run_once(experiment, OVL_OVERLAP, &experiment->overlap);
+  status = run_once(experiment, OVL_OVERLAP, &experiment->overlap, &experiment->files.overlap);
   experiment->processor_ns = processor_time_ns() - before_ns;
   experiment->serial.records = experiment->serial_records;
   experiment->overlap.records = experiment->backend.records;
@@ -115,6 +123,7 @@ static void tear_down(experiment_t *experiment) {
   ovl_pipeline_close(experiment->pipeline, NULL);
   free(experiment->serial_records);
   backend_sleep_finish(&experiment->backend);
+  overlap_sim_files_finish(&experiment->files);
 }
 
 /* ---- printing ---- */
@@ -214,16 +223,16 @@ static timeline_op_t comm_op(const void *source, uint64_t i) {
 static void draw_run(timeline_t *timeline, const overlap_run_t *run) {
   timeline_lane_t compute = {"compute", "32", compute_op, run, run->microbatches};
   timeline_lane_t comm = {"comm", "33", comm_op, run, run->microbatches};
-  printf("\n%s\n", run->name);
+  fprintf(timeline->out, "\n%s\n", run->name);
   timeline_draw(timeline, &compute);
   timeline_draw(timeline, &comm);
 }
 
-static void draw_both(const experiment_t *experiment) {
+static void draw_both(const experiment_t *experiment, FILE *out) {
   timeline_t timeline;
   uint64_t serial_ns = overlap_run_span_ns(&experiment->serial);
   uint64_t overlap_ns = overlap_run_span_ns(&experiment->overlap);
-  timeline_init(&timeline, stdout, serial_ns > overlap_ns ? serial_ns : overlap_ns);
+  timeline_init(&timeline, out, serial_ns > overlap_ns ? serial_ns : overlap_ns);
   draw_run(&timeline, &experiment->serial);
   draw_run(&timeline, &experiment->overlap);
   timeline_draw_scale(&timeline);
@@ -240,17 +249,20 @@ static int check(const overlap_run_t *run) {
 }
 
 static int run_experiment(experiment_t *experiment) {
-  if (set_up(experiment) != 0)
+  if (overlap_sim_files_init(&experiment->files, &experiment->options) != 0 || set_up(experiment) != 0)
     return EXIT_FAULT;
   set_expectations(experiment);
   if (run_both(experiment) != 0)
     return EXIT_FAULT;
-  if (experiment->options.json) {
+  if (experiment->options.json)
     print_json(experiment);
-  } else {
+  else
     print_summary(experiment);
-    draw_both(experiment);
-  }
+  if (experiment->options.timeline || !experiment->options.json)
+    draw_both(experiment, experiment->options.json ? stderr : stdout);
+  if (overlap_sim_files_write(&experiment->files, experiment->pipeline, experiment->serial.bound_ns,
+                              experiment->overlap.bound_ns) != 0)
+    return EXIT_FAULT;
   if (check(&experiment->serial) != 0)
     return EXIT_FAULT;
   return check(&experiment->overlap) == 0 ? EXIT_SUCCESS : EXIT_FAULT;

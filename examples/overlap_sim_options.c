@@ -22,6 +22,9 @@ static const char usage[] =
     "  -w, --window=W        microbatches in flight, 1 to 65536 (the library's default)\n"
     "      --virtual         simulate in virtual time: nobody sleeps, and the times are exact\n"
     "      --json            print one JSON object instead of text\n"
+    "      --timeline        draw both runs as text: the default, with --json on stderr\n"
+    "      --svg=FILE        draw both runs into FILE, as SVG\n"
+    "      --trace=FILE      write both runs into FILE, for ui.perfetto.dev or chrome://tracing\n"
     "  -h, --help            print this and exit\n"
     "\n"
     "Times are plain decimals such as 50, 0.25 or .5.\n"
@@ -54,6 +57,20 @@ static int take_window(const char *value, uint32_t *window) {
   return 0;
 }
 
+static int take_file(const char *option, const char *value, const char **name) {
+  if (*value == '\0')
+    return refuse(option, value, "is no file name");
+  *name = value;
+  return 0;
+}
+
+/* One would be written over the other. */
+static int check_files(const overlap_sim_options_t *options) {
+  if (options->svg == NULL || options->trace == NULL || strcmp(options->svg, options->trace) != 0)
+    return 0;
+  return refuse("--trace", options->trace, "is what --svg names too");
+}
+
 /* One option that getopt_long recognised. 0, or -1 after a message. */
 static int take(overlap_sim_options_t *options, int option, const char *value) {
   switch (option) {
@@ -65,6 +82,13 @@ static int take(overlap_sim_options_t *options, int option, const char *value) {
     return take_ms("--comm-ms", value, &options->comm_ns);
   case 'w':
     return take_window(value, &options->window);
+  case 's':
+    return take_file("--svg", value, &options->svg);
+  case 't':
+    return take_file("--trace", value, &options->trace);
+  case 'l':
+    options->timeline = 1;
+    return 0;
   case 'j':
     options->json = 1;
     return 0;
@@ -91,6 +115,9 @@ overlap_sim_request_t overlap_sim_options_read(overlap_sim_options_t *options, i
       {"window", required_argument, NULL, 'w'},
       {"virtual", no_argument, NULL, 'v'},
       {"json", no_argument, NULL, 'j'},
+      {"timeline", no_argument, NULL, 'l'},
+      {"svg", required_argument, NULL, 's'},
+      {"trace", required_argument, NULL, 't'},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -101,8 +128,9 @@ overlap_sim_request_t overlap_sim_options_read(overlap_sim_options_t *options, i
     if (take(options, option, optarg) != 0)
       return OVERLAP_SIM_REFUSED;
   }
-  if (optind >= argc)
-    return OVERLAP_SIM_RUN;
-  fprintf(stderr, "overlap_sim: unexpected argument '%s'\n", argv[optind]);
-  return OVERLAP_SIM_REFUSED;
+  if (optind < argc) {
+    fprintf(stderr, "overlap_sim: unexpected argument '%s'\n", argv[optind]);
+    return OVERLAP_SIM_REFUSED;
+  }
+  return check_files(options) == 0 ? OVERLAP_SIM_RUN : OVERLAP_SIM_REFUSED;
 }

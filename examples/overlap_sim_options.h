@@ -15,7 +15,10 @@ typedef struct overlap_sim_options {
   uint64_t comm_ns;      /* 30 ms */
   uint32_t window;       /* 0: the library's default */
   int json;
-  int virtual_time; /* simulate both runs: nobody sleeps, and the times are exact */
+  int timeline;      /* draw the runs even beside JSON, then on stderr */
+  int virtual_time;  /* simulate both runs: nobody sleeps, and the times are exact */
+  const char *svg;   /* a file's name, within argv; NULL: none */
+  const char *trace; /* the same */
 } overlap_sim_options_t;
 
 /* What the program does next. */

@@ -12,7 +12,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
+import xml.etree.ElementTree
 
 PROGRAM = ""
 KEYS = [
@@ -184,6 +186,78 @@ class Refusals(unittest.TestCase):
             self.assertEqual(run(*arguments)[0], 0, arguments)
 
 
+class Files(unittest.TestCase):
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.directory.name, name)
+
+    def show(self, *arguments):
+        status, out, err = run(*arguments)
+        self.assertEqual((status, err), (0, ""), arguments)
+        return out
+
+    def test_both_runs_are_in_both_files(self):
+        for more in ([], ["--virtual"], ["--json"]):
+            svg, trace = self.path("a 'drawing'.svg"), self.path("trace.json")
+            self.show("-n", "4", *QUICK, "--svg", svg, f"--trace={trace}", *more)
+            with open(trace, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+            ops = [(e["pid"], e["name"], e["args"]["microbatch"]) for e in events if e["ph"] == "X"]
+            self.assertEqual(sorted(ops), [(pid, name, i) for pid in (1, 2) for name in ("comm", "compute") for i in range(4)])
+            names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+            self.assertEqual(names, {1: "serial", 2: "overlapped"})
+            texts = [element.text or "" for element in xml.etree.ElementTree.parse(svg).iter() if element.tag.endswith("text")]
+            for name in ("serial: ", "overlapped: "):
+                self.assertTrue(any(text.startswith(name) and ", bound " in text for text in texts))
+            self.assertEqual(sum(text.isdigit() for text in texts), 16)
+
+    def test_nothing_and_much(self):
+        for n in ("0", "50000"):
+            svg, trace = self.path("svg"), self.path("trace")
+            self.show("--virtual", "-n", n, "--svg", svg, "--trace", trace)
+            xml.etree.ElementTree.parse(svg)
+            with open(trace, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+            self.assertEqual(sum(e["ph"] == "X" for e in events), 4 * int(n))
+            self.assertLess(os.path.getsize(svg), 500000)
+
+    def test_a_file_that_cannot_be_opened_is_named_before_anything_runs(self):
+        for option in ("--svg", "--trace"):
+            for name in (self.path("no/such/directory"), self.directory.name):
+                status, out, err = run("-n", "1", "-c", "3600000", option, name)
+                self.assertEqual((status, out), (1, ""))
+                self.assertRegex(err, r"\A[^\n]+\n\Z")
+                self.assertIn(f"{option}: '{name}'", err)
+
+    def test_a_full_disk_is_noticed(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("needs /dev/full")
+        for option in ("--svg", "--trace"):
+            for n in ("1", "5000"):
+                status, _, err = run("--virtual", "--json", "-n", n, option, "/dev/full")
+                self.assertEqual(status, 1)
+                self.assertIn(f"{option}: '/dev/full': No space left", err)
+
+    def test_names_that_make_no_sense(self):
+        for arguments in (["--svg", ""], ["--trace="], ["--svg"], ["--trace"], ["--timeline=yes"],
+                          ["--svg", self.path("same"), "--trace", self.path("same")]):
+            status, out, err = run(*arguments)
+            self.assertEqual((status, out), (2, ""), arguments)
+            self.assertRegex(err, r"\A[^\n]+\n\Z", arguments)
+        self.assertEqual(os.listdir(self.directory.name), [])
+
+    def test_a_timeline_beside_json(self):
+        status, out, err = run("--json", "--timeline", "-n", "2", "-c", "20", "-m", "15", **FINE)
+        self.assertEqual(status, 0)
+        self.assertEqual(json.loads(out)["microbatches"], 2)
+        self.assertEqual([lane for lane, _ in rows(err)], ["compute", "comm"] * 2)
+        self.assertEqual(len(rows(self.show("--timeline", "-n", "2", *QUICK))), 4)
+
+
 class Text(unittest.TestCase):
 
     def show(self, *arguments, **environment):
@@ -196,7 +270,8 @@ class Text(unittest.TestCase):
     def test_help(self):
         for option in ("--help", "-h"):
             out = self.show(option)
-            for name in ("--microbatches", "--compute-ms", "--comm-ms", "--window", "--json", "--help"):
+            for name in ("--microbatches", "--compute-ms", "--comm-ms", "--window", "--json", "--timeline", "--svg",
+                         "--trace", "--help"):
                 self.assertIn(name, out)
 
     def test_everything_is_there(self):
