@@ -108,13 +108,11 @@ static void write_end(json_t *j, char phase, const ovl_trace_record_t *r, uint64
   end(j);
 }
 
-/* Arrows to the op from those that it waited for, where they are in the trace. */
+/* Arrows to the op from those that it waited for, where they are in the trace; none is before microbatch 0. */
 static void write_flows(json_t *j, const ovl_trace_record_t *r, ovl_trace_list_t by_op, size_t count) {
   const ovl_edges_t *in = &j->names.plan->graphs[OVL_OVERLAP].in;
   for (uint32_t e = in->first[r->stage.id - 1]; e < in->first[r->stage.id]; e++) {
     ovl_edge_t edge = in->edges[e];
-    if (edge.distance > r->microbatch)
-      continue;
     const ovl_trace_record_t *from = ovl_trace_find(by_op, count, r->microbatch - edge.distance, edge.stage);
     if (from == NULL)
       continue;

@@ -19,11 +19,8 @@ void ovl_trace_copy_begin(ovl_trace_copy_t *copy, const ovl_core_t *core, uint64
   trace->start_ns = core->started;
   trace->elapsed_ns = (uint64_t)((double)elapsed * by);
   uint64_t wanted = trace->kept < trace->capacity ? trace->kept : trace->capacity;
-  *copy = (ovl_trace_copy_t){.run = ring->first,
-                             .next = ring->written - wanted,
-                             .to = ring->written,
-                             .start = core->started,
-                             .by = by};
+  *copy = (ovl_trace_copy_t){
+      .next = ring->written - wanted, .to = ring->written, .start = core->started, .by = by};
 }
 
 static uint64_t since_start(const ovl_trace_copy_t *copy, uint64_t time) {
@@ -44,10 +41,8 @@ static void copy_one(const ovl_trace_copy_t *copy, const ovl_trace_record_t *fro
 bool ovl_trace_copy_some(ovl_trace_copy_t *copy, const ovl_core_t *core, ovl_trace_t *trace) {
   const ovl_trace_ring_t *ring = &core->trace;
   uint64_t oldest = ovl_trace_ring_oldest(ring);
-  if (ring->first != copy->run)
-    return false;
   if (copy->next < oldest)
-    copy->next = oldest; /* overtaken */
+    copy->next = oldest; /* overtaken, perhaps by the next run */
   for (int n = 0; n < COPIED_AT_ONCE && copy->next < copy->to; n++)
     copy_one(copy, &ring->records[copy->next++ % ring->capacity], trace);
   return copy->next < copy->to;

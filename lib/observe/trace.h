@@ -10,7 +10,6 @@
 
 /* A copy that is being made: between two parts of it the core may go on, and even begin another run. */
 typedef struct ovl_trace_copy {
-  uint64_t run;      /* ring.first of the run */
   uint64_t next, to; /* numbers of records */
   uint64_t start;    /* of the run */
   double by;         /* what times are multiplied by, see ovl_clock_correction */

@@ -93,20 +93,20 @@ class Json(unittest.TestCase):
         self.assertEqual(len(ops), len(events["X"]))
         self.assertEqual(len(ops), 32)
         for i in range(8):
-            for pid, name, start, duration in ((1, "compute", 8000 * i - 2001, 5000), (1, "comm", 8000 * i + 2999, 3000),
-                                               (77, "compute", 5000 * i + 4 * 10**18 + 1, 5000),
-                                               (77, "comm", 5000 * i + 4 * 10**18 + 5001, 3000)):
+            for pid, name, start, duration in ((77, "compute", 8000 * i - 2001, 5000), (77, "comm", 8000 * i + 2999, 3000),
+                                               (2, "compute", 5000 * i + 4 * 10**18 + 1, 5000),
+                                               (2, "comm", 5000 * i + 4 * 10**18 + 5001, 3000)):
                 op = ops[pid, name, i]
                 self.assertEqual((op["ts"], op["dur"], op["cat"]), (start, duration, "op"))
                 self.assertEqual((op["args"]["slot"], op["args"]["thread"], op["args"]["status"]), (i % 4, 0, 0))
-        self.assertEqual(ops[77, "compute", 2]["args"]["waited_ns"], 10000)
-        self.assertEqual(names_of(events, "process_name"), {(1, None): "serial", (77, None): "overlapped"})
+        self.assertEqual(ops[2, "compute", 2]["args"]["waited_ns"], 10000)
+        self.assertEqual(names_of(events, "process_name"), {(77, None): "serial", (2, None): "overlapped"})
 
     def test_how_many_are_in_flight(self):
         events = events_of(write("json", "pair"))
-        serial = [(e["ts"] + 2001, e["args"]["microbatches"]) for e in events["C"] if e["pid"] == 1]
+        serial = [(e["ts"] + 2001, e["args"]["microbatches"]) for e in events["C"] if e["pid"] == 77]
         self.assertEqual(serial, [(8000 * i, 1) for i in range(8)] + [(64000, 0)])
-        overlap = [(e["ts"] - 4 * 10**18 - 1, e["args"]["microbatches"]) for e in events["C"] if e["pid"] == 77]
+        overlap = [(e["ts"] - 4 * 10**18 - 1, e["args"]["microbatches"]) for e in events["C"] if e["pid"] == 2]
         self.assertEqual(overlap, [(0, 4)] + [(8000 + 5000 * i, 4) for i in range(4)] + [(28000, 3), (33000, 2), (38000, 1), (43000, 0)])
 
     def check_flows(self, events, expected):
@@ -142,7 +142,8 @@ class Json(unittest.TestCase):
         tracks = names_of(events, "thread_name")
         self.assertEqual({tracks[e["pid"], e["tid"]] == e["name"] for e in events["X"]}, {True})
         self.assertEqual({key for key in tracks}, {(e["pid"], e["tid"]) for e in events["X"]})
-        self.assertTrue(all(1 <= e["tid"] <= 5 and e["args"]["thread"] > 0 for e in events["X"]))
+        where = {"first": {1}, "wide": {2, 3, 4}, "last": {5}}
+        self.assertTrue(all(e["tid"] in where[e["name"]] and e["args"]["thread"] > 0 for e in events["X"]))
         ids = {e["id"] for e in events["s"]}
         self.assertEqual(ids, {e["id"] for e in events["f"]})
         # first -> wide, wide -> last, and by two microbatches first -> last, last -> last
@@ -241,6 +242,8 @@ class Svg(unittest.TestCase):
         boxes = self.boxes(self.parse("many"))
         counts = [int(re.match(r"(\d+) ops of microbatches ", title).group(1)) for title, _, _ in boxes]
         self.assertEqual(sum(counts), 40000)
+        busy = sum(float(re.search(r"busy for (.*) us$", title).group(1)) for title, _, _ in boxes)
+        self.assertAlmostEqual(busy, 30000, delta=30)
         self.assertTrue(all(x + width <= 981 for _, x, width in boxes))
 
     def test_failed_ops_are_seen(self):

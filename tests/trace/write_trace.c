@@ -109,10 +109,10 @@ static ovl_pipeline_t *pair(writer_t write) {
   add(p, "comm", 1, 3000, no_op);
   ovl_trace_t serial = simulate(p, OVL_SERIAL, 8, 0), overlap = simulate(p, OVL_OVERLAP, 8, 1);
   ovl_trace_view_t views[2] = {view_of(&serial, "serial"), view_of(&overlap, "overlapped")};
+  views[0].process_id = 77;
   views[0].clock_offset_ns = -2001;
   views[0].bound_ns = ovl_bound_serial(8, 5000, 3000);
   views[1].bound_ns = ovl_bound_overlap(8, 5000, 3000);
-  views[1].process_id = 77;
   views[1].clock_offset_ns = INT64_C(4000000000000000001);
   must(write(p, views, 2, ovl_write_to_file, stdout), "write");
   return p;

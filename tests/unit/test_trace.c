@@ -9,6 +9,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "observe/trace.h"
 #include "ovl.h"
 #include "support/cmocka_all.h"
 #include "support/describe.h"
@@ -150,11 +151,6 @@ static void ops_of_one_thread_have_one_number_and_no_others_have_it(void **state
   ovl_pipeline_close(p, NULL);
 }
 
-static int stay(ovl_op_t *op) {
-  (void)op;
-  return OVL_PENDING;
-}
-
 static ovl_op_t *staying[3];
 
 static int stay_all(ovl_op_t *op) {
@@ -195,6 +191,8 @@ static void a_failed_op_says_why_and_a_skipped_one_is_not_there(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+static int stay_at_first(ovl_op_t *op) { return op->microbatch == 0 ? OVL_PENDING : 0; }
+
 static int complete(ovl_op_t *op) { return ovl_op_complete(op, 0); }
 
 static void an_op_that_outlived_its_deadline_says_so_once(void **state) {
@@ -203,7 +201,7 @@ static void an_op_that_outlived_its_deadline_says_so_once(void **state) {
   options.on_error = OVL_ON_ERROR_CONTINUE;
   ovl_pipeline_t *p = make_pipeline(&options);
   ovl_lane_t lane = add_lane(p, OVL_LANE_LOOP, 1);
-  ovl_stage_options_t stage = stage_options(lane, stay, NULL);
+  ovl_stage_options_t stage = stage_options(lane, stay_at_first, NULL);
   stage.cancel = complete;
   stage.timeout_ns = 1000000;
   add_stage_with(p, &stage);
@@ -214,7 +212,8 @@ static void an_op_that_outlived_its_deadline_says_so_once(void **state) {
   ovl_trace_t trace = read_trace(p, MOST);
   assert_int_equal(trace.count, 4);
   for (size_t i = 0; i < trace.count; i++)
-    assert_int_equal(records[i].status, records[i].stage.id == 1 ? OVL_ETIMEDOUT : 0);
+    assert_int_equal(records[i].status,
+                     records[i].stage.id == 1 && records[i].microbatch == 0 ? OVL_ETIMEDOUT : 0);
   ovl_pipeline_close(p, NULL);
 }
 
@@ -329,6 +328,53 @@ static void another_thread_may_read_at_any_time(void **state) {
   uv_thread_join(&thread);
   assert_int_equal(atomic_load(&reader.wrong), 0);
   ovl_pipeline_close(reader.p, NULL);
+}
+
+/* A ring that goes on while it is copied; records say their number as microbatch. */
+static void go_on(ovl_core_t *core, uint64_t count) {
+  for (; count > 0; count--) {
+    uint64_t number = core->trace.written;
+    *ovl_trace_ring_next(&core->trace) = (ovl_trace_record_t){.microbatch = number};
+  }
+}
+
+enum { IN_RING = 200 };
+
+static size_t copy_while(uint64_t more, bool next_run) {
+  static ovl_trace_record_t ring[IN_RING];
+  ovl_core_t core = {.trace = {.records = ring, .capacity = IN_RING}};
+  ovl_trace_t trace;
+  ovl_trace_copy_t copy;
+  ovl_trace_init(&trace, records, MOST);
+  go_on(&core, 300);
+  ovl_trace_copy_begin(&copy, &core, 0, 1.0, &trace);
+  assert_true(ovl_trace_copy_some(&copy, &core, &trace));
+  if (next_run)
+    core.trace.first = core.trace.written;
+  go_on(&core, more);
+  while (ovl_trace_copy_some(&copy, &core, &trace))
+    ;
+  assert_int_equal(trace.kept, IN_RING);
+  assert_int_equal(trace.dropped, 100);
+  return trace.count;
+}
+
+static void a_copy_that_is_overtaken_leaves_out_what_is_gone(void **state) {
+  (void)state;
+  assert_int_equal(copy_while(0, false), IN_RING);
+  size_t part = copy_while(IN_RING, false); /* all but what was copied first is gone */
+  assert_true(part > 0 && part < IN_RING);
+  assert_int_equal(copy_while(part, false), IN_RING);
+  assert_int_equal(copy_while(part + 1, false), IN_RING - 1);
+  assert_int_equal(records[part - 1].microbatch, 100 + part - 1);
+  assert_int_equal(records[part].microbatch, 100 + part + 1);
+}
+
+static void a_copy_ends_with_its_run(void **state) {
+  (void)state;
+  size_t part = copy_while(IN_RING, false);
+  assert_int_equal(copy_while(0, true), part);
+  assert_int_equal(copy_while(10, true), part);
 }
 
 /* ---- simulations ------------------------------------------------------------------------------------------------- */
@@ -468,15 +514,18 @@ static int count_write(void *context, const char *bytes, size_t count) {
 
 static void a_write_that_fails_is_the_last_one(void **state) {
   (void)state;
-  ovl_pipeline_t *p = two_lanes(traced(2, MOST), OVL_LANE_POOL, no_op);
-  assert_int_equal(ovl_pipeline_run(p, 100), 0);
+  ovl_pipeline_t *p = hinted(5, 3);
+  const ovl_trace_t trace = simulate(p, 50, MOST);
+  ovl_trace_view_t view;
+  ovl_trace_view_init(&view);
+  view.trace = &trace;
   for (int w = 0; w < 2; w++) {
     sink_t all = {0};
-    assert_int_equal(writers[w](p, NULL, 0, count_write, &all), 0);
+    assert_int_equal(writers[w](p, &view, 1, count_write, &all), 0);
     assert_true(all.calls > 1);
     for (size_t n = 1; n <= all.calls; n++) {
       sink_t sink = {.fail_at = n};
-      assert_int_equal(writers[w](p, NULL, 0, count_write, &sink), -55);
+      assert_int_equal(writers[w](p, &view, 1, count_write, &sink), -55);
       assert_int_equal(sink.calls, n);
     }
   }
@@ -614,6 +663,8 @@ int main(void) {
       cmocka_unit_test(before_the_first_run_there_is_none),
       cmocka_unit_test(an_op_sees_those_before_it),
       cmocka_unit_test(another_thread_may_read_at_any_time),
+      cmocka_unit_test(a_copy_that_is_overtaken_leaves_out_what_is_gone),
+      cmocka_unit_test(a_copy_ends_with_its_run),
       cmocka_unit_test(a_simulation_is_traced_to_the_nanosecond),
       cmocka_unit_test(of_a_long_simulation_the_newest_are_kept),
       cmocka_unit_test(longer_records_of_a_later_caller_are_filled_up_with_zeros),
