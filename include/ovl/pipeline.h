@@ -93,9 +93,9 @@ typedef void (*ovl_poll_cb)(ovl_pipeline_t *p, ovl_lane_t lane, void *data);
  * lane and data are set. Must depend on these alone, or the orders that are planned from it differ. */
 typedef uint64_t (*ovl_cost_cb)(const ovl_op_t *op);
 
-/* Where the library's memory comes from. Both functions are required; they may be called from any
- * thread that makes a call of this header, and not while a run is under way. `allocate` returns
- * memory aligned as malloc's, or NULL. `release` is never given NULL. */
+/* Where the library's memory comes from. Both functions are required; they may be called from any thread that makes a
+ * call of this library. While a run is under way only calls that write a trace (ovl/trace.h) make use of them.
+ * `allocate` returns memory aligned as malloc's, or NULL. `release` is never given NULL. */
 typedef struct ovl_allocator {
   size_t size;
   void *(*allocate)(void *context, size_t bytes);

@@ -207,10 +207,12 @@ class Files(unittest.TestCase):
             with open(trace, encoding="utf-8") as file:
                 events = json.load(file)["traceEvents"]
             ops = [(e["pid"], e["name"], e["args"]["microbatch"]) for e in events if e["ph"] == "X"]
-            self.assertEqual(sorted(ops), [(pid, name, i) for pid in (1, 2) for name in ("comm", "compute") for i in range(4)])
+            self.assertEqual(sorted(ops), [(pid, name, i) for pid in (1, 2) for name in ("comm", "compute")
+                                           for i in range(4)])
             names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
             self.assertEqual(names, {1: "serial", 2: "overlapped"})
-            texts = [element.text or "" for element in xml.etree.ElementTree.parse(svg).iter() if element.tag.endswith("text")]
+            elements = xml.etree.ElementTree.parse(svg).iter()
+            texts = [element.text or "" for element in elements if element.tag.endswith("text")]
             for name in ("serial: ", "overlapped: "):
                 self.assertTrue(any(text.startswith(name) and ", bound " in text for text in texts))
             if more == ["--virtual"]:  # in a real one a hiccup of the machine leaves less room for each
