@@ -420,7 +420,7 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
   uint64_t ended = max_u64(now, op->started);
   ovl_core_advance(core, now);
   tally_end(core, op, ended);
-  if (core->options.trace > 0)
+  if (core->options.trace > 0 && !is_silent(core, op)) /* when those were issued would be taken for when they ran */
     record(core, op, status, ended);
   if (lane->free[lane->free_count] != op->place) /* not so for a lane of width 1 */
     lane->free[lane->free_count] = op->place;
