@@ -5,6 +5,7 @@
 #define OVL_H
 
 #include "ovl/errors.h"
+#include "ovl/explain.h"
 #include "ovl/pipeline.h"
 #include "ovl/simulate.h"
 #include "ovl/stats.h"

@@ -20,7 +20,7 @@ typedef enum ovl_idle_reason {
   OVL_IDLE_TAIL
 } ovl_idle_reason_t;
 
-enum { OVL_IDLE_REASONS = OVL_IDLE_TAIL + 1 };
+#define OVL_IDLE_REASONS (OVL_IDLE_TAIL + 1)
 
 typedef struct ovl_stage_tally {
   _Alignas(OVL_LINE) uint64_t ops;

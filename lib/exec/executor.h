@@ -161,8 +161,10 @@ typedef struct ovl_executor {
   ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */
   ovl_core_t core;
   ovl_crew_t crew;
-  uint64_t elapsed;      /* of the last run */
-  double correction;     /* for all of its times, see ovl_clock_correction */
+  uint64_t elapsed;  /* of the last run */
+  double correction; /* for all of its times, see ovl_clock_correction */
+  uint64_t
+      *serial_means; /* by stage: how long its ops took on average in the last serial run; 0: no such run */
   uint64_t loop_longest; /* callback on a loop lane */
 
   uv_async_t async; /* loop thread, but for uv_async_send; as all that follows */

@@ -43,6 +43,21 @@ static uint64_t *part_of(ovl_lane_stats_t *s, int part) {
   return parts[part];
 }
 
+uint64_t ovl_stats_idle(const ovl_lane_stats_t *s, ovl_idle_reason_t reason) {
+  ovl_lane_stats_t copy = *s;
+  return *part_of(&copy, IDLE + (int)reason);
+}
+
+const char *ovl_stats_idle_name(ovl_idle_reason_t reason) {
+  static const char *const names[OVL_IDLE_REASONS] = {
+      [OVL_IDLE_FILL] = "not reached yet",           [OVL_IDLE_DEPENDENCY] = "waits for other operations",
+      [OVL_IDLE_WINDOW] = "waits for a slot",        [OVL_IDLE_INPUT] = "waits for items",
+      [OVL_IDLE_FIXED_ORDER] = "waits for its turn", [OVL_IDLE_RUNNER] = "waits for a thread",
+      [OVL_IDLE_TAIL] = "nothing more to come",
+  };
+  return names[reason];
+}
+
 /* The pair of stages that the lane waited for most. */
 static void find_awaited(const ovl_core_t *core, uint32_t lane, ovl_lane_stats_t *s) {
   const ovl_plan_t *plan = core->plan;
