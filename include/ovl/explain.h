@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A run in words: what bounds it, and what to change. For people to read; the wording is no part of the interface,
- * only the names that lines begin with. */
+/* A run in words: what bounds it, and what to change; who waits for whom. For people to read; the wording is no part
+ * of the interface, only the names that lines begin with. */
 #ifndef OVL_EXPLAIN_H
 #define OVL_EXPLAIN_H
 
@@ -27,6 +27,16 @@ OVL_BEGIN_DECLS
  * Returns the length of the whole text without the 0, as snprintf does.
  * Errors: OVL_EINVAL p is NULL, or buffer is NULL and bytes is not 0. */
 OVL_EXTERN int ovl_pipeline_explain(const ovl_pipeline_t *p, char *buffer, size_t bytes);
+
+/* Writes who waits for whom at this moment in the run in flight, into `buffer` as above: for each lane how many of its
+ * places are busy and why the others are idle; its operations that run, since when, and whether in their callback or
+ * waiting for ovl_op_complete; those that are ready; those that wait, and for which stage of which microbatch; then
+ * the slots and their microbatches. Of each kind at most eight are listed, and the number of others is told.
+ * For a run that seems to stand still: writing takes a while, in which no op of p can start or end.
+ * Any thread, before close, in callbacks too.
+ * Returns the length of the whole text without the 0, as snprintf does.
+ * Errors: OVL_EINVAL p is NULL, or buffer is NULL and bytes is not 0. */
+OVL_EXTERN int ovl_pipeline_dump(const ovl_pipeline_t *p, char *buffer, size_t bytes);
 
 OVL_END_DECLS
 

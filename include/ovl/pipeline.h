@@ -80,6 +80,7 @@ typedef void (*ovl_close_cb)(ovl_pipeline_t *p);
 typedef void (*ovl_microbatch_cb)(ovl_pipeline_t *p, uint64_t microbatch, void *item, int status);
 typedef void (*ovl_room_cb)(ovl_pipeline_t *p);
 typedef void (*ovl_failure_cb)(ovl_pipeline_t *p, const ovl_failure_t *failure);
+typedef void (*ovl_stall_cb)(ovl_pipeline_t *p, const char *text);
 
 /* A lane's poll hook: makes the lane's outstanding requests progress and calls ovl_op_complete() for
  * those that are done. Called while ops of the lane that returned OVL_PENDING are outstanding: on a
@@ -121,6 +122,12 @@ typedef struct ovl_pipeline_options {
   ovl_failure_cb on_failure; /* at once on the first error, cancel or deadline; with
                                 OVL_ON_ERROR_CONTINUE once for each microbatch that fails. The run's
                                 ops in flight may not have ended yet. */
+  uint64_t stall_ns; /* a stall: no op has started or ended for so long while a microbatch was in flight;
+                                0: none is reported. Seen by a timer of the loop, so in whole milliseconds,
+                                rounded up. More than the longest op takes, or that is reported too. */
+  ovl_stall_cb
+      on_stall; /* once for each stall, with what ovl_pipeline_dump would write; `text` is valid until
+                                it returns. Required with stall_ns. The run goes on; it may be cancelled here. */
 } ovl_pipeline_options_t;
 
 typedef struct ovl_lane_options {
@@ -186,7 +193,8 @@ static inline void ovl_failure_init(ovl_failure_t *failure) {
  * ovl_pipeline_error(NULL) says why in words.
  * `options` NULL: all defaults.
  * Errors: OVL_EINVAL p is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION mode or on_error has no such value;
- *         OVL_ECALLBACK only one of compute and comm, or an allocator without both functions;
+ *         OVL_ECALLBACK only one of compute and comm, stall_ns without on_stall, or an allocator without both
+ *         functions;
  *         OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_create(ovl_pipeline_t **p, const ovl_pipeline_options_t *options);
 

@@ -232,13 +232,15 @@ static int build(ovl_pipeline_t *p, ovl_plan_t *plan, ovl_executor_t *executor) 
                                           .hooks = {.on_microbatch = o->on_microbatch,
                                                     .on_room = o->on_room,
                                                     .on_fault = ovl_pipeline_on_fault,
-                                                    .on_over = ovl_pipeline_on_over},
+                                                    .on_over = ovl_pipeline_on_over,
+                                                    .on_stall = ovl_pipeline_on_stall},
                                           .core = {.queue = o->queue != 0 ? o->queue : d.window,
                                                    .keep_going = o->on_error == OVL_ON_ERROR_CONTINUE,
                                                    .report = o->on_microbatch != NULL,
                                                    .tell = o->on_failure != NULL,
                                                    .statistics = !o->no_stats},
                                           .spin_ns = o->spin_ns,
+                                          .stall_ns = o->stall_ns,
                                           .memory = &p->memory};
   int r = ovl_plan_init(plan, &d, &p->memory);
   if (r != 0)

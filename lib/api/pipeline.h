@@ -24,6 +24,8 @@ typedef struct ovl_vector {
   uint32_t count, capacity;
 } ovl_vector_t;
 
+#define OVL_STALL_BYTES 8192
+
 struct ovl_pipeline {
   ovl_memory_t memory;
   ovl_pipeline_options_t options; /* the caller's, completed to this library's size */
@@ -40,6 +42,7 @@ struct ovl_pipeline {
   ovl_vector_t dependencies; /* ovl_dependency_t */
   bool goes_back;            /* a dependency of distance 0 leads to an earlier stage */
   char error[512];
+  char *stall_text; /* what on_stall is given, of OVL_STALL_BYTES; NULL: nobody asked */
 
   /* Set by the first run or submit, with the lock held, and constant from then on. */
   atomic_bool frozen;
@@ -98,6 +101,7 @@ void ovl_pipeline_drop_orders(ovl_pipeline_t *p);
 /* run.c: what the executor calls back. */
 void ovl_pipeline_on_fault(ovl_pipeline_t *p, const ovl_fault_t *fault);
 void ovl_pipeline_on_over(ovl_pipeline_t *p);
+void ovl_pipeline_on_stall(ovl_pipeline_t *p); /* dump.c */
 
 /* Frees everything. No run may be in flight. */
 void ovl_pipeline_free(ovl_pipeline_t *p);

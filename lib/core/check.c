@@ -14,20 +14,11 @@ static const ovl_core_op_t *at(const ovl_core_t *core, uint32_t slot, uint32_t s
   return &core->ops[(size_t)slot * core->plan->stage_count + stage];
 }
 
-/* Has `stage` of microbatch i - distance ended, or is there none to wait for? */
-static bool source_ended(const ovl_core_t *core, uint64_t microbatch, ovl_edge_t edge) {
-  if (edge.distance > microbatch)
-    return true;
-  uint64_t source = microbatch - edge.distance;
-  const ovl_core_op_t *op = at(core, (uint32_t)(source % core->plan->window), edge.stage);
-  return op->pub.microbatch != source || op->state == OVL_OP_DONE;
-}
-
 static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
   const ovl_edges_t *in = &core->graph->in;
   uint32_t stage = ovl_core_op_stage(op), open = 0;
   for (uint32_t e = in->first[stage]; e < in->first[stage + 1]; e++)
-    open += !source_ended(core, op->pub.microbatch, in->edges[e]);
+    open += ovl_core_open_source(core, op, in->edges[e]) != NULL;
   return open;
 }
 

@@ -260,6 +260,17 @@ static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ov
   return &core->slots[op->pub.slot];
 }
 
+/* The op that `op` waits for along the edge; NULL: it has ended, or there is none. */
+static inline const ovl_core_op_t *ovl_core_open_source(const ovl_core_t *core, const ovl_core_op_t *op,
+                                                        ovl_edge_t edge) {
+  if (edge.distance > op->pub.microbatch)
+    return NULL;
+  uint64_t microbatch = op->pub.microbatch - edge.distance;
+  size_t slot = microbatch % core->plan->window;
+  const ovl_core_op_t *source = &core->ops[slot * core->plan->stage_count + edge.stage];
+  return source->pub.microbatch == microbatch && source->state != OVL_OP_DONE ? source : NULL;
+}
+
 /* The word that says which lanes of the kind can start something: 64 at a time. */
 static inline uint64_t *ovl_core_lane_word(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t word) {
   return word == 0 ? (uint64_t *)(uintptr_t)&core->lane_bits[kind] : &core->more_lane_bits[kind][word - 1];

@@ -70,6 +70,7 @@ int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_execu
   x->hooks = options->hooks;
   x->memory = *options->memory;
   x->spin_ns = effective_spin(options->spin_ns);
+  x->stall_ns = options->stall_ns;
   int r = ovl_core_init(&x->core, plan, &options->core, &x->memory);
   if (r != 0)
     return r;
@@ -96,6 +97,7 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
   x->serial_means = fresh->serial_means;
   x->poll_lane_count = fresh->poll_lane_count;
   x->spin_ns = fresh->spin_ns;
+  x->stall_ns = fresh->stall_ns;
   x->shortest_timeout = fresh->shortest_timeout;
   for (uint32_t i = 0; i < x->crew.count; i++)
     x->crew.runners[i].executor = x;
