@@ -16,9 +16,9 @@ void ovl_idle_until(const ovl_core_t *core, uint32_t lane, uint64_t at, uint64_t
 void ovl_idle_account(ovl_core_t *core, ovl_core_lane_t *lane);
 
 static inline void ovl_idle_pass(ovl_core_t *core, ovl_core_lane_t *lane) {
-  if (!core->options.statistics)
+  if (lane->since == core->now)
     return;
-  if (lane->free_count > 0 && lane->since != core->now)
+  if (lane->free_count > 0 && core->options.statistics)
     ovl_idle_account(core, lane);
   lane->since = core->now;
 }

@@ -229,7 +229,7 @@ static uint64_t count_moves(const ovl_core_t *core) { return 2 * core->tally.ops
 static void on_stall_timer(uv_timer_t *handle);
 
 static void arm_stall(ovl_executor_t *x, uint64_t wait) {
-  uv_timer_start(&x->stall_timer, on_stall_timer, wait > 0 ? whole_ms(wait) : 1, 0);
+  uv_timer_start(&x->stall_timer, on_stall_timer, whole_ms(wait), 0);
 }
 
 /* Has nothing moved for stall_ns, and has nobody been told? Without a microbatch in flight nothing is to move. */
