@@ -29,21 +29,21 @@ static double percent(uint64_t part, const ovl_lane_stats_t *lane) {
 
 static void tell_run(const ovl_view_t *v) {
   const ovl_stats_t *s = &v->run;
-  ovl_text_add(v->text, "%s run%s: %llu microbatches, %llu operations in %s; without overhead %s\n",
+  ovl_note_add(v->text, "%s run%s: %llu microbatches, %llu operations in %s; without overhead %s\n",
                v->serial ? "serial" : "overlapped", v->in_flight ? " so far" : "",
                (unsigned long long)s->microbatches, (unsigned long long)s->ops,
-               ovl_text_time(s->elapsed_ns).text, ovl_text_time(s->bound_ns).text);
+               ovl_note_time(s->elapsed_ns).text, ovl_note_time(s->bound_ns).text);
 }
 
 static void tell_lane(const ovl_view_t *v, uint32_t index, const ovl_lane_stats_t *lane) {
-  ovl_text_add(v->text, "lane \"%.100s\": busy %.0f %%", ovl_lane_name(v->p, index),
+  ovl_note_add(v->text, "lane \"%.100s\": busy %.0f %%", ovl_lane_name(v->p, index),
                percent(lane->busy_ns, lane));
   for (ovl_idle_reason_t reason = 0; reason < OVL_IDLE_REASONS; reason++) {
     double share = percent(ovl_stats_idle(lane, reason), lane);
     if (share >= 1.0)
-      ovl_text_add(v->text, ", %s %.0f %%", ovl_stats_idle_name(reason), share);
+      ovl_note_add(v->text, ", %s %.0f %%", ovl_stats_idle_name(reason), share);
   }
-  ovl_text_add(v->text, "\n");
+  ovl_note_add(v->text, "\n");
 }
 
 /* Tells each lane, and keeps the one that works most. */
@@ -67,7 +67,7 @@ static void find_saturated(const ovl_view_t *v) {
       [OVL_ROLE_OTHER] = "lane", [OVL_ROLE_COMPUTE] = "compute", [OVL_ROLE_COMM] = "comm"};
   double share = percent(v->lane.busy_ns, &v->lane);
   if (share >= SATURATED)
-    ovl_text_add(v->text,
+    ovl_note_add(v->text,
                  "%s-bound: lane \"%.100s\" works %.0f %% of the time; shorten its operations, or give it "
                  "more width\n",
                  roles[v->p->plan->lanes[v->busiest].role], ovl_lane_name(v->p, v->busiest), share);
@@ -75,13 +75,13 @@ static void find_saturated(const ovl_view_t *v) {
 
 static void find_dependency(const ovl_view_t *v, double share) {
   const ovl_lane_stats_t *lane = &v->lane;
-  ovl_text_add(v->text, "dependency-bound: lane \"%.100s\" waits %.0f %% of the time for other operations",
+  ovl_note_add(v->text, "dependency-bound: lane \"%.100s\" waits %.0f %% of the time for other operations",
                ovl_lane_name(v->p, v->busiest), share);
   if (lane->awaited.id != 0)
-    ovl_text_add(v->text, ", for %s of it until \"%.100s\" has ended and \"%.100s\" may start",
-                 ovl_text_time(lane->awaited_ns).text, ovl_stage_name(v->p, lane->awaited.id - 1),
+    ovl_note_add(v->text, ", for %s of it until \"%.100s\" has ended and \"%.100s\" may start",
+                 ovl_note_time(lane->awaited_ns).text, ovl_stage_name(v->p, lane->awaited.id - 1),
                  ovl_stage_name(v->p, lane->waiting.id - 1));
-  ovl_text_add(v->text, "; shorten what it waits for, or cut the dependency\n");
+  ovl_note_add(v->text, "; shorten what it waits for, or cut the dependency\n");
 }
 
 /* Pool operations were ready, and the pool had no thread for them. */
@@ -93,22 +93,22 @@ static bool is_starved(const ovl_view_t *v) {
 
 static void find_starved(const ovl_view_t *v) {
   if (is_starved(v))
-    ovl_text_add(
+    ovl_note_add(
         v->text,
         "pool-starved: operations waited for a thread for %s of it; of %u that could work %u did; raise "
         "UV_THREADPOOL_SIZE, or keep other work off the pool\n",
-        ovl_text_time(v->run.pool_wait_ns).text, (unsigned)v->run.pool_width, (unsigned)v->run.pool_peak);
+        ovl_note_time(v->run.pool_wait_ns).text, (unsigned)v->run.pool_width, (unsigned)v->run.pool_peak);
 }
 
 static void find_runner(const ovl_view_t *v) {
   uint64_t ops = v->lane.ops > 0 ? v->lane.ops : 1;
   if (v->p->plan->lanes[v->busiest].kind == OVL_LANE_POOL && is_starved(v))
     return; /* said already */
-  ovl_text_add(v->text,
+  ovl_note_add(v->text,
                "dispatch-bound: operations of lane \"%.100s\" take %s and wait %s for a thread or the loop; "
                "make them longer, or keep the loop free\n",
-               ovl_lane_name(v->p, v->busiest), ovl_text_time(v->lane.busy_ns / ops).text,
-               ovl_text_time(v->lane.idle_runner_ns / ops).text);
+               ovl_lane_name(v->p, v->busiest), ovl_note_time(v->lane.busy_ns / ops).text,
+               ovl_note_time(v->lane.idle_runner_ns / ops).text);
 }
 
 static void find_reason(const ovl_view_t *v, ovl_idle_reason_t reason, double share) {
@@ -118,17 +118,17 @@ static void find_reason(const ovl_view_t *v, ovl_idle_reason_t reason, double sh
     find_dependency(v, share);
     break;
   case OVL_IDLE_WINDOW:
-    ovl_text_add(v->text,
+    ovl_note_add(v->text,
                  "window-bound: lane \"%.100s\" waits %.0f %% of the time for a slot; raise the window "
                  "of %u, or make on_microbatch return sooner\n",
                  name, share, (unsigned)v->run.window);
     break;
   case OVL_IDLE_INPUT:
-    ovl_text_add(v->text, "input-bound: lane \"%.100s\" waits %.0f %% of the time for items; submit sooner\n",
+    ovl_note_add(v->text, "input-bound: lane \"%.100s\" waits %.0f %% of the time for items; submit sooner\n",
                  name, share);
     break;
   case OVL_IDLE_FIXED_ORDER:
-    ovl_text_add(v->text,
+    ovl_note_add(v->text,
                  "order-bound: lane \"%.100s\" waits %.0f %% of the time for an operation's turn while "
                  "others are ready; give it another order, or OVL_ORDER_READY\n",
                  name, share);
@@ -150,7 +150,7 @@ static void find_reasons(const ovl_view_t *v) {
       find_reason(v, reason, share);
   }
   if (ends >= MATTERS && !v->serial && !v->in_flight)
-    ovl_text_add(
+    ovl_note_add(
         v->text,
         "few microbatches: lane \"%.100s\" waits %.0f %% of the time for the first to reach it and for "
         "the last to end elsewhere; cut the batch into more of them than %llu\n",
@@ -159,10 +159,10 @@ static void find_reasons(const ovl_view_t *v) {
 
 static void find_blocked_loop(const ovl_view_t *v) {
   if (v->run.loop_longest_ns > 1000000 && v->run.loop_longest_ns > v->run.elapsed_ns / 10)
-    ovl_text_add(v->text,
+    ovl_note_add(v->text,
                  "blocked loop: a callback of a loop lane takes up to %s, and nothing else of the loop runs "
                  "meanwhile; let it return OVL_PENDING, or move it to a pool lane\n",
-                 ovl_text_time(v->run.loop_longest_ns).text);
+                 ovl_note_time(v->run.loop_longest_ns).text);
 }
 
 /* ---- beside a serial run ---------------------------------------------------------------------------------------- */
@@ -177,17 +177,17 @@ static uint64_t serial_mean(const ovl_view_t *v, uint32_t stage) {
 static void find_contention(const ovl_view_t *v, uint32_t stage) {
   uint64_t alone = serial_mean(v, stage), mean = ovl_view_mean(v, stage);
   if (alone > 0 && mean > alone + alone / 10)
-    ovl_text_add(
+    ovl_note_add(
         v->text,
         "contention: \"%.100s\" takes %s overlapped and %s in the last serial run, %.2f times as long; "
         "the lanes compete for processors, memory or a link\n",
-        ovl_stage_name(v->p, stage), ovl_text_time(mean).text, ovl_text_time(alone).text,
+        ovl_stage_name(v->p, stage), ovl_note_time(mean).text, ovl_note_time(alone).text,
         (double)mean / (double)alone);
 }
 
 static void find_mode(const ovl_view_t *v) {
   if (v->serial)
-    ovl_text_add(v->text, "serial: one operation at a time, as asked for; OVL_OVERLAP overlaps them\n");
+    ovl_note_add(v->text, "serial: one operation at a time, as asked for; OVL_OVERLAP overlaps them\n");
   for (uint32_t s = 0; !v->serial && s < v->p->stage_descs.count; s++)
     find_contention(v, s);
 }
@@ -219,12 +219,12 @@ static void explain(ovl_view_t *v) {
 int ovl_pipeline_explain(const ovl_pipeline_t *p, char *buffer, size_t bytes) {
   if (p == NULL || (buffer == NULL && bytes > 0))
     return OVL_EINVAL;
-  ovl_text_t text;
+  ovl_note_t text;
   ovl_view_t view = {.p = p, .text = &text};
-  ovl_text_init(&text, buffer, bytes);
+  ovl_note_init(&text, buffer, bytes);
   if (atomic_load(&p->frozen))
     explain(&view);
   else
-    ovl_text_add(&text, "nothing has run yet\n");
-  return ovl_text_end(&text);
+    ovl_note_add(&text, "nothing has run yet\n");
+  return ovl_note_end(&text);
 }

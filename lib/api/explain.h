@@ -4,12 +4,12 @@
 #define OVL_API_EXPLAIN_H
 
 #include "api/pipeline.h"
+#include "observe/note.h"
 #include "observe/stats.h"
-#include "observe/text.h"
 
 typedef struct ovl_view {
   const ovl_pipeline_t *p;
-  ovl_text_t *text;
+  ovl_note_t *text;
   ovl_stats_t run;
   bool serial, in_flight;
   uint32_t busiest;      /* the lane that works most */

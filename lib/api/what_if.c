@@ -55,7 +55,7 @@ static void try_window(trial_t *t) {
   double times = gain(t);
   t->description.window = window;
   if (times > 0.0)
-    ovl_text_add(t->view->text, "what if: window %u -> %u " BY_SIMULATION, (unsigned)window,
+    ovl_note_add(t->view->text, "what if: window %u -> %u " BY_SIMULATION, (unsigned)window,
                  2 * (unsigned)window, times);
 }
 
@@ -67,7 +67,7 @@ static void try_width(trial_t *t) {
   double times = gain(t);
   lane->width--;
   if (times > 0.0)
-    ovl_text_add(t->view->text, "what if: lane \"%.100s\" width %u -> %u " BY_SIMULATION,
+    ovl_note_add(t->view->text, "what if: lane \"%.100s\" width %u -> %u " BY_SIMULATION,
                  ovl_lane_name(t->view->p, t->view->busiest), (unsigned)lane->width,
                  (unsigned)lane->width + 1, times);
 }
@@ -77,7 +77,7 @@ static void try_all(trial_t *t) {
   if (t->view->serial) {
     double times = gain(t);
     if (times > 0.0)
-      ovl_text_add(t->view->text, "what if: OVL_OVERLAP " BY_SIMULATION, times);
+      ovl_note_add(t->view->text, "what if: OVL_OVERLAP " BY_SIMULATION, times);
     return;
   }
   try_window(t);

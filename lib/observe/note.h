@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Text that is written into a buffer of the caller's, as far as it goes. */
-#ifndef OVL_OBSERVE_TEXT_H
-#define OVL_OBSERVE_TEXT_H
+#ifndef OVL_OBSERVE_NOTE_H
+#define OVL_OBSERVE_NOTE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct ovl_text {
+typedef struct ovl_note {
   char *buffer;
   size_t bytes;
   size_t length; /* of all that was added, whether or not there was room for it */
-} ovl_text_t;
+} ovl_note_t;
 
 /* A time in words. */
 typedef struct ovl_words {
@@ -18,12 +18,12 @@ typedef struct ovl_words {
 } ovl_words_t;
 
 /* `bytes` may be 0, and the buffer NULL then. */
-void ovl_text_init(ovl_text_t *text, char *buffer, size_t bytes);
-void ovl_text_add(ovl_text_t *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ovl_note_init(ovl_note_t *text, char *buffer, size_t bytes);
+void ovl_note_add(ovl_note_t *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Marks text that did not fit as cut off. Its whole length, INT_MAX at most. */
-int ovl_text_end(ovl_text_t *text);
+int ovl_note_end(ovl_note_t *text);
 
-ovl_words_t ovl_text_time(uint64_t ns);
+ovl_words_t ovl_note_time(uint64_t ns);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A bounded snprintf, one piece after the other. */
-#include "observe/text.h"
+#include "observe/note.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -9,13 +9,13 @@
 
 static const char cut_off[] = "...\n";
 
-void ovl_text_init(ovl_text_t *text, char *buffer, size_t bytes) {
-  *text = (ovl_text_t){.buffer = buffer, .bytes = bytes};
+void ovl_note_init(ovl_note_t *text, char *buffer, size_t bytes) {
+  *text = (ovl_note_t){.buffer = buffer, .bytes = bytes};
   if (bytes > 0)
     buffer[0] = '\0';
 }
 
-void ovl_text_add(ovl_text_t *text, const char *format, ...) {
+void ovl_note_add(ovl_note_t *text, const char *format, ...) {
   size_t room = text->length < text->bytes ? text->bytes - text->length : 0;
   va_list arguments;
   va_start(arguments, format);
@@ -24,13 +24,13 @@ void ovl_text_add(ovl_text_t *text, const char *format, ...) {
   text->length += length > 0 ? (size_t)length : 0;
 }
 
-int ovl_text_end(ovl_text_t *text) {
+int ovl_note_end(ovl_note_t *text) {
   if (text->length >= text->bytes && text->bytes >= sizeof cut_off)
     memcpy(text->buffer + text->bytes - sizeof cut_off, cut_off, sizeof cut_off);
   return text->length < INT_MAX ? (int)text->length : INT_MAX;
 }
 
-ovl_words_t ovl_text_time(uint64_t ns) {
+ovl_words_t ovl_note_time(uint64_t ns) {
   static const struct {
     uint64_t ns;
     const char *name;
