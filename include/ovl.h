@@ -6,6 +6,7 @@
 
 #include "ovl/device.h"
 #include "ovl/errors.h"
+#include "ovl/explain.h"
 #include "ovl/pipeline.h"
 #include "ovl/simulate.h"
 #include "ovl/stats.h"

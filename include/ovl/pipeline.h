@@ -82,6 +82,7 @@ typedef void (*ovl_close_cb)(ovl_pipeline_t *p);
 typedef void (*ovl_microbatch_cb)(ovl_pipeline_t *p, uint64_t microbatch, void *item, int status);
 typedef void (*ovl_room_cb)(ovl_pipeline_t *p);
 typedef void (*ovl_failure_cb)(ovl_pipeline_t *p, const ovl_failure_t *failure);
+typedef void (*ovl_stall_cb)(ovl_pipeline_t *p, const char *text);
 
 /* A lane's poll hook: makes the lane's outstanding requests progress and calls ovl_op_complete() for
  * those that are done. Called while ops of the lane that returned OVL_PENDING are outstanding: on a
@@ -123,10 +124,16 @@ typedef struct ovl_pipeline_options {
   ovl_failure_cb on_failure; /* at once on the first error, cancel or deadline; with
                                 OVL_ON_ERROR_CONTINUE once for each microbatch that fails. The run's
                                 ops in flight may not have ended yet. */
-  uint32_t issue_ahead;      /* device lanes: microbatches whose work has been issued and is not known to be done, at most;
-                                0: twice the window. At least the window; and the window alone where on_microbatch is set,
-                                for it may look at the slot */
-  size_t trace;              /* keep records of the last so many ops, see ovl/trace.h; 0: of none */
+  /* Device lanes: how many microbatches may be issued and not known to be done; 0: twice the window. At least the window,
+   * and the window alone where on_microbatch is set, for it may look at the slot. */
+  uint32_t issue_ahead;
+  size_t trace; /* keep records of the last so many ops, see ovl/trace.h; 0: of none */
+  /* A stall: no op has started or ended for so long while a microbatch was in flight; 0: none is reported. Seen by a timer
+   * of the loop, so in whole milliseconds, rounded up. More than the longest op takes, or that is reported too. */
+  uint64_t stall_ns;
+  /* Once for each stall, with what ovl_pipeline_dump would write; `text` is valid until it returns. Required with stall_ns.
+   * The run goes on; it may be cancelled here. */
+  ovl_stall_cb on_stall;
 } ovl_pipeline_options_t;
 
 typedef struct ovl_lane_options {
@@ -196,7 +203,8 @@ static inline void ovl_failure_init(ovl_failure_t *failure) {
  * ovl_pipeline_error(NULL) says why in words.
  * `options` NULL: all defaults.
  * Errors: OVL_EINVAL p is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION mode or on_error has no such value;
- *         OVL_ECALLBACK only one of compute and comm, or an allocator without both functions;
+ *         OVL_ECALLBACK only one of compute and comm, stall_ns without on_stall, or an allocator without both
+ *         functions;
  *         OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_create(ovl_pipeline_t **p, const ovl_pipeline_options_t *options);
 

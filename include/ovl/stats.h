@@ -45,14 +45,39 @@ typedef struct ovl_stats {
   const char *finding;
 } ovl_stats_t;
 
-/* Of one lane. */
+/* Of one lane. At every moment each of its `width` places is busy, or free for exactly one reason, so
+ *   busy_ns + idle_fill_ns + ... + idle_tail_ns == width * elapsed_ns
+ * to the nanosecond, in every snapshot (but with no_stats, where all of them are 0). Each free place is matched with
+ * an op: with one that is ready (runner; or fixed_order, if it is another one's turn); those that are left with one
+ * that waits (dependency); the rest has none (window, input or tail). Before its first op, fill stands for
+ * dependency and window. */
 typedef struct ovl_lane_stats {
   size_t size;
   uint64_t ops;
-  uint64_t busy_ns;    /* sum of its ops' durations, at most width x elapsed */
+  uint64_t busy_ns; /* sum of its ops' durations; in a snapshot of a run in flight also of those that run */
   uint64_t elapsed_ns; /* of the run */
-  uint32_t width;
-  uint32_t peak; /* most ops that ran on it at one time */
+  uint32_t width;      /* ops at a time: no more than the window and the lane's stages have use for */
+  uint32_t peak;       /* most ops that ran on it at one time */
+
+  uint64_t idle_fill_ns;       /* none of its ops had become ready yet: nothing had reached it */
+  uint64_t idle_dependency_ns; /* ops of microbatches in flight waited for what they depend on */
+  uint64_t
+      idle_window_ns; /* no op was left in the microbatches in flight; more are to come, and wait for a slot
+                                   (in OVL_SERIAL there is one) */
+  uint64_t idle_input_ns;       /* streaming: no op was left, and no item was there */
+  uint64_t idle_fixed_order_ns; /* ops were ready, but not the one whose turn it is */
+  uint64_t
+      idle_runner_ns; /* an op could have started and no thread (or the loop) had taken it yet: the time that
+                                   it takes to wake one, to get a pool thread, to come back to the loop; and from the
+                                   end of an op until the scheduler had heard of it */
+  uint64_t idle_tail_ns; /* nothing more comes for it in this run */
+
+  /* Of idle_dependency_ns, which wait was the longest in sum: until an op of stage `waiting`, on this lane, became
+   * ready because one of stage `awaited` had ended. Ids 0: it never waited so. A wait that goes on, or that ended
+   * with the admission of another microbatch, counts for none; what waits for an op that is skipped, for the next. */
+  ovl_stage_t waiting;
+  ovl_stage_t awaited;
+  uint64_t awaited_ns; /* for how long */
 } ovl_lane_stats_t;
 
 /* Of one stage. */
@@ -65,6 +90,11 @@ typedef struct ovl_stage_stats {
   uint64_t min_ns; /* 0 when no op ran */
   uint64_t max_ns;
   double mean_ns;
+
+  /* How long its ops were ready before they started, of the `ops` that have ended. */
+  uint64_t delay_total_ns;
+  uint64_t delay_max_ns;
+  double delay_mean_ns;
 } ovl_stage_stats_t;
 
 static inline void ovl_stats_init(ovl_stats_t *stats) {

@@ -285,7 +285,8 @@ static int make_executor(ovl_pipeline_t *p, ovl_frozen_t *f) {
       .hooks = {.on_microbatch = o->on_microbatch,
                 .on_room = o->on_room,
                 .on_fault = ovl_pipeline_on_fault,
-                .on_over = ovl_pipeline_on_over},
+                .on_over = ovl_pipeline_on_over,
+                .on_stall = ovl_pipeline_on_stall},
       .core = {.queue = o->queue != 0 ? o->queue : f->plan->window,
                .keep_going = o->on_error == OVL_ON_ERROR_CONTINUE,
                .report = o->on_microbatch != NULL,
@@ -293,6 +294,7 @@ static int make_executor(ovl_pipeline_t *p, ovl_frozen_t *f) {
                .statistics = !o->no_stats,
                .trace = o->trace},
       .spin_ns = o->spin_ns,
+      .stall_ns = o->stall_ns,
       .memory = &p->memory};
   return ovl_executor_init(&f->executor, f->devices != NULL ? &f->devices->plan : f->plan, &options);
 }

@@ -133,6 +133,18 @@ void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory) {
   ovl_memory_free(memory, devices);
 }
 
+/* ---- names ------------------------------------------------------------------------------------------------------------ */
+
+const char *ovl_run_lane_name(const ovl_pipeline_t *p, uint32_t lane) {
+  if (p->devices == NULL || lane < p->devices->issue.user_lanes)
+    return ovl_lane_name(p, lane);
+  return lane == p->devices->issue.observer ? "(what devices have done)" : "(what is issued to devices)";
+}
+
+const char *ovl_run_stage_name(const ovl_pipeline_t *p, uint32_t stage) {
+  return ovl_stage_name(p, p->devices != NULL ? ovl_issue_user_stage(&p->devices->issue, stage) : stage);
+}
+
 /* ---- statistics ------------------------------------------------------------------------------------------------------ */
 
 uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage) {

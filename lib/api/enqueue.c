@@ -54,10 +54,10 @@ static int set_up(ovl_pipeline_t *p, ovl_enqueuer_t *q) {
     return OVL_ENOMEM;
   for (uint32_t l = 0; l < count; l++)
     q->lanes[l].device = ovl_pipeline_lane_table(p, l);
-  int r = ovl_sim_init(&q->sim, p->plan, ovl_pipeline_cost, p, false, &p->memory);
+  const ovl_core_options_t core = {.keep_going = p->options.on_error == OVL_ON_ERROR_CONTINUE};
+  int r = ovl_sim_init(&q->sim, p->plan, ovl_pipeline_cost, p, &core, &p->memory);
   if (r != 0)
     return r;
-  q->sim.core.options.keep_going = p->options.on_error == OVL_ON_ERROR_CONTINUE;
   ovl_pipeline_bind_core(p, &q->sim.core);
   const ovl_track_options_t options = {.lanes = q->lanes};
   return count > 0 ? ovl_tracks_init(&q->tracks, p->plan, &options, &p->memory) : 0;

@@ -48,6 +48,8 @@ static int check_options(const ovl_pipeline_options_t *from, ovl_pipeline_option
   if ((o->compute == NULL) != (o->comm == NULL))
     return ovl_refuse(NULL, OVL_ECALLBACK, "create: %s is given without %s",
                       o->compute != NULL ? "compute" : "comm", o->compute != NULL ? "comm" : "compute");
+  if (o->stall_ns != 0 && o->on_stall == NULL)
+    return ovl_refuse(NULL, OVL_ECALLBACK, "create: stall_ns is given without on_stall");
   return 0;
 }
 
@@ -71,6 +73,12 @@ static int add_two_lanes(ovl_pipeline_t *p) {
   return r != 0 ? r : add_pair(p, "comm", OVL_ROLE_COMM, p->options.comm);
 }
 
+static int add_stall_text(ovl_pipeline_t *p) {
+  if (p->options.stall_ns != 0)
+    p->stall_text = ovl_memory_array(&p->memory, OVL_STALL_BYTES, 1);
+  return p->options.stall_ns == 0 || p->stall_text != NULL ? 0 : OVL_ENOMEM;
+}
+
 static int refuse_memory(void) { return ovl_refuse(NULL, OVL_ENOMEM, "create: no memory"); }
 
 int ovl_pipeline_create(ovl_pipeline_t **out, const ovl_pipeline_options_t *options) {
@@ -91,7 +99,7 @@ int ovl_pipeline_create(ovl_pipeline_t **out, const ovl_pipeline_options_t *opti
   p->options = o;
   p->options.allocator = NULL;
   p->mode = o.mode;
-  if (add_two_lanes(p) != 0) {
+  if (add_two_lanes(p) != 0 || add_stall_text(p) != 0) {
     ovl_pipeline_free(p);
     return refuse_memory();
   }
@@ -139,6 +147,7 @@ void ovl_pipeline_free(ovl_pipeline_t *p) {
   free_names(p, &p->stage_names);
   free_vector(p, &p->stage_costs);
   free_vector(p, &p->dependencies);
+  ovl_memory_free(&memory, p->stall_text);
   ovl_memory_free(&memory, p);
 }
 

@@ -31,6 +31,8 @@ typedef struct ovl_vector {
   uint32_t count, capacity;
 } ovl_vector_t;
 
+#define OVL_STALL_BYTES 8192
+
 struct ovl_pipeline {
   ovl_memory_t memory;
   ovl_pipeline_options_t options; /* the caller's, completed to this library's size */
@@ -49,6 +51,7 @@ struct ovl_pipeline {
   uint32_t device_lanes;     /* how many lanes have a device */
   bool goes_back;            /* a dependency of distance 0 leads to an earlier stage */
   char error[512];
+  char *stall_text; /* what on_stall is given, of OVL_STALL_BYTES; NULL: nobody asked */
 
   /* Set by the first run or submit, with the lock held, and constant from then on. */
   atomic_bool frozen;
@@ -109,7 +112,11 @@ int ovl_pipeline_prepare_order(ovl_pipeline_t *p, const char *call, uint64_t mic
 void ovl_pipeline_bind_core(ovl_pipeline_t *p, ovl_core_t *core);
 void ovl_pipeline_drop_orders(ovl_pipeline_t *p);
 
-/* devices.c: of a lane; the table is NULL if it has none. */
+/* devices.c: names of what the executor runs: the user's, and what device lanes add. */
+const char *ovl_run_lane_name(const ovl_pipeline_t *p, uint32_t lane);
+const char *ovl_run_stage_name(const ovl_pipeline_t *p, uint32_t stage);
+
+/* Of a lane; the table is NULL if it has none. */
 const ovl_lane_device_t *ovl_pipeline_lane_device(const ovl_pipeline_t *p, uint32_t lane);
 const ovl_device_t *ovl_pipeline_lane_table(const ovl_pipeline_t *p, uint32_t lane);
 bool ovl_pipeline_same_domain(const ovl_pipeline_t *p, uint32_t lane, uint32_t other);
@@ -129,6 +136,7 @@ int ovl_trace_return(ovl_trace_t *into, const ovl_trace_t *from);
 /* run.c: what the executor calls back. */
 void ovl_pipeline_on_fault(ovl_pipeline_t *p, const ovl_fault_t *fault);
 void ovl_pipeline_on_over(ovl_pipeline_t *p);
+void ovl_pipeline_on_stall(ovl_pipeline_t *p); /* dump.c */
 
 /* Frees everything. No run may be in flight. */
 void ovl_pipeline_free(ovl_pipeline_t *p);

@@ -50,9 +50,10 @@ int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats) {
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stats_t, microbatches));
 }
 
-/* What was issued. How long it took is not known. */
+/* What was issued. How long it took is not known, so neither is for how long the lane was idle. */
 static void read_device_lane(const ovl_pipeline_t *p, uint32_t lane, ovl_lane_stats_t *s) {
   const ovl_plan_t *plan = p->plan;
+  *s = (ovl_lane_stats_t){.size = s->size, .width = s->width, .elapsed_ns = s->elapsed_ns};
   for (uint32_t i = plan->lane_first[lane]; i < plan->lane_first[lane + 1]; i++)
     s->ops +=
         p->exec.core.tally.stages[plan->lane_stages[i]].ops - ovl_devices_skipped(p, plan->lane_stages[i]);
@@ -68,6 +69,8 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
   if (atomic_load(&p->frozen)) {
     ovl_lock(ovl_exec_lock_of(&p->exec));
     ovl_stats_of_lane(&p->exec.core, lane.id - 1, ovl_run_elapsed(&p->exec), &s);
+    if (p->devices != NULL && s.awaited.id != 0)
+      s.awaited.id = ovl_issue_user_stage(&p->devices->issue, s.awaited.id - 1) + 1;
     if (ovl_pipeline_lane_device(p, lane.id - 1)->given != NULL)
       read_device_lane(p, lane.id - 1, &s);
     ovl_stats_scale_lane(&s, ovl_run_correction(&p->exec));

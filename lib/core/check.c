@@ -2,6 +2,7 @@
 /* The invariant checker: recomputes from scratch what the core keeps up to date step by step, and holds
  * the two against each other. It knows the guarantees, not the code. */
 #include "core/core.h"
+#include "core/idle.h"
 
 #define REQUIRE(condition, text) \
   do {                           \
@@ -13,20 +14,11 @@ static const ovl_core_op_t *at(const ovl_core_t *core, uint32_t slot, uint32_t s
   return &core->ops[(size_t)slot * core->plan->stage_count + stage];
 }
 
-/* Has `stage` of microbatch i - distance ended, or is there none to wait for? */
-static bool source_ended(const ovl_core_t *core, uint64_t microbatch, ovl_edge_t edge) {
-  if (edge.distance > microbatch)
-    return true;
-  uint64_t source = microbatch - edge.distance;
-  const ovl_core_op_t *op = at(core, (uint32_t)(source % core->plan->window), edge.stage);
-  return op->pub.microbatch != source || op->state == OVL_OP_DONE;
-}
-
 static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
   const ovl_edges_t *in = &core->graph->in;
   uint32_t stage = ovl_core_op_stage(op), open = 0;
   for (uint32_t e = in->first[stage]; e < in->first[stage + 1]; e++)
-    open += !source_ended(core, op->pub.microbatch, in->edges[e]);
+    open += ovl_core_open_source(core, op, in->edges[e]) != NULL;
   return open;
 }
 
@@ -155,6 +147,41 @@ static const char *check_lanes(const ovl_core_t *core) {
   return NULL;
 }
 
+/* How long the lane's ops have been running that have not ended. */
+static uint64_t running_time(const ovl_core_t *core, uint32_t lane) {
+  uint64_t time = 0;
+  for (uint32_t i = 0; i < core->plan->window; i++)
+    for (uint32_t s = 0; s < core->plan->stage_count; s++)
+      if (core->slots[i].state != OVL_SLOT_FREE && core->plan->stages[s].lane == lane &&
+          at(core, i, s)->state == OVL_OP_RUNNING)
+        time += core->now - at(core, i, s)->started;
+  return time;
+}
+
+static uint64_t attributed_time(const ovl_core_t *core, uint32_t lane) {
+  const ovl_edges_t *in = &core->graph->in;
+  uint64_t time = 0;
+  for (uint32_t s = 0; s < core->plan->stage_count; s++)
+    for (uint32_t e = in->first[s]; e < in->first[s + 1]; e++)
+      time += core->plan->stages[s].lane == lane ? core->tally.awaited[e] : 0;
+  return time;
+}
+
+/* Every place of a lane was busy, or idle for one reason, all the time. */
+static const char *check_times(const ovl_core_t *core) {
+  for (uint32_t l = 0; core->options.statistics && l < core->plan->lane_count; l++) {
+    uint64_t idle[OVL_IDLE_REASONS], sum = core->lanes[l].busy + running_time(core, l);
+    ovl_idle_until(core, l, core->now, idle);
+    for (int reason = 0; reason < OVL_IDLE_REASONS; reason++)
+      sum += idle[reason];
+    REQUIRE(sum == core->plan->lanes[l].width * (core->now - core->started),
+            "a lane's busy and idle time are not its width times the time elapsed");
+    REQUIRE(attributed_time(core, l) <= idle[OVL_IDLE_DEPENDENCY],
+            "a lane waited longer for its stages than for any dependency");
+  }
+  return NULL;
+}
+
 /* As long as the run is not over there must be a way on: an op that runs or could start, a report that is
  * owed, or an item that has yet to come. */
 static const char *check_way_on(const ovl_core_t *core) {
@@ -178,6 +205,8 @@ const char *ovl_core_check(const ovl_core_t *core) {
     wrong = check_lanes(core);
   if (wrong == NULL)
     wrong = check_way_on(core);
+  if (wrong == NULL && core->active)
+    wrong = check_times(core);
   if (wrong == NULL && core->active)
     REQUIRE(core->tally.bound <= core->now, "the bound is above the time that has passed");
   return wrong;

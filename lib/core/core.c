@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "core/idle.h"
 #include "core/lists.h"
 #include "ovl/errors.h"
 
@@ -58,7 +59,8 @@ static ovl_core_op_t *pop_skip(ovl_core_t *core) {
   return op;
 }
 
-static void become_ready(ovl_core_t *core, ovl_core_op_t *op) {
+/* `ended` is the last op that it waited for; NULL: it did not have to wait. */
+static void become_ready(ovl_core_t *core, ovl_core_op_t *op, const ovl_core_op_t *ended) {
   const ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   if (slot->fault.status != 0 && !runs_anyway(core, op)) {
     push_skip(core, op);
@@ -66,11 +68,11 @@ static void become_ready(ovl_core_t *core, ovl_core_op_t *op) {
   }
   op->state = OVL_OP_READY;
   op->instant = core->instant;
-  if (core->options.trace > 0) {
-    op->ready = core->now;
+  op->ready_at = core->now;
+  if (core->options.trace > 0)
     op->failed = 0;
-  }
   ovl_lane_push(core, op);
+  ovl_idle_attribute(core, op, ended);
 }
 
 /* ---- admission ------------------------------------------------------------------------------------- */
@@ -108,6 +110,7 @@ static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t
   op->pub.status = 0;
   op->state = OVL_OP_WAITING;
   op->bound = bound;
+  ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
   core->lanes[ovl_core_op_lane(op)].unstarted++;
   count_waits(core, op, slot, stage);
 }
@@ -142,7 +145,7 @@ static void admit_one(ovl_core_t *core) {
     prepare_op(core, index, s, slot->bound);
   for (uint32_t s = 0; s < stages; s++)
     if (op_at(core, index, s)->waits == 0)
-      become_ready(core, op_at(core, index, s));
+      become_ready(core, op_at(core, index, s), NULL);
   if (stages == 0)
     slot_ended(core, slot);
 }
@@ -196,7 +199,7 @@ static void release_dependents(ovl_core_t *core, const ovl_core_op_t *op) {
     ovl_core_op_t *dependent = op_at(core, slot >= window ? slot - window : slot, edge.stage);
     dependent->bound = max_u64(dependent->bound, op->bound);
     if (--dependent->waits == 0)
-      become_ready(core, dependent);
+      become_ready(core, dependent, op);
   }
 }
 
@@ -210,6 +213,7 @@ static void op_ended(ovl_core_t *core, ovl_core_op_t *op) {
 }
 
 static void op_skipped(ovl_core_t *core, ovl_core_op_t *op) {
+  ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
   ovl_core_op_slot(core, op)->unstarted--;
   core->lanes[ovl_core_op_lane(op)].unstarted--;
   core->tally.skipped++;
@@ -229,6 +233,7 @@ static void settle(ovl_core_t *core) {
     else
       break;
   }
+  ovl_idle_refresh(core);
   checked(core);
 }
 
@@ -241,6 +246,7 @@ static void skip_ready(ovl_core_t *core, ovl_core_slot_t *slot) {
     ovl_core_op_t *op = op_at(core, index, s);
     if (op->state == OVL_OP_READY && !runs_anyway(core, op)) {
       op->state = OVL_OP_WAITING;
+      ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
       ovl_lane_remove(core, op);
       push_skip(core, op);
     }
@@ -324,22 +330,23 @@ static void tally_silent_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended
 static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
   core->tally.ops += !core->plan->stages[ovl_core_op_stage(op)].shadow;
-  lane->ops++;
   if (!core->options.statistics) {
     core->tally.stages[ovl_core_op_stage(op)].ops++;
     return;
   }
+  uint64_t duration = ended - op->started;
+  lane->busy += duration;
+  if (ended != core->now) /* others were told of first: its place was free, and nobody knew */
+    lane->idle[OVL_IDLE_RUNNER] += core->now - ended;
   if (is_silent(core, op)) {
     tally_silent_end(core, op, ended);
     return;
   }
-  uint64_t duration = ended - op->started;
   op->bound += duration;
   lane->place_bound[op->place] = op->bound;
   core->tally.bound = max_u64(core->tally.bound, op->bound);
   core->tally.work += duration;
-  lane->busy += duration;
-  ovl_tally_stage(&core->tally.stages[ovl_core_op_stage(op)], duration);
+  ovl_tally_stage(&core->tally.stages[ovl_core_op_stage(op)], duration, op->delay);
   ovl_role_t role = role_of(core, op);
   if (role != OVL_ROLE_OTHER) {
     ovl_tally_roles(&core->tally, core->now);
@@ -357,7 +364,7 @@ static void record(ovl_core_t *core, const ovl_core_op_t *op, int status, uint64
                                                             .place = op->place,
                                                             .thread = op->thread,
                                                             .status = op->failed != 0 ? op->failed : status,
-                                                            .ready_ns = op->ready,
+                                                            .ready_ns = op->started - op->delay,
                                                             .start_ns = op->started,
                                                             .end_ns = ended};
 }
@@ -370,10 +377,12 @@ void ovl_core_begin(ovl_core_t *core, ovl_mode_t mode, uint64_t count, uint64_t 
   ovl_core_reset(core);
   core->graph = &core->plan->graphs[mode];
   core->count = count;
-  for (uint32_t l = 0; l < core->plan->lane_count; l++)
-    ovl_turn_begin(core, l, mode);
-  core->active = true;
   core->now = core->started = now;
+  for (uint32_t l = 0; l < core->plan->lane_count; l++) {
+    core->lanes[l].since = now;
+    ovl_turn_begin(core, l, mode);
+  }
+  core->active = true;
   core->tally.bound = core->tally.roles_since = now;
   admit_empty_run(core);
   settle(core);
@@ -395,6 +404,7 @@ bool ovl_core_has_room(const ovl_core_t *core) {
 void ovl_core_finish_items(ovl_core_t *core, uint64_t now) {
   ovl_core_advance(core, now);
   core->finished = true;
+  ovl_idle_refresh(core);
 }
 
 ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
@@ -402,7 +412,9 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   ovl_core_op_t *op = lane->head;
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   ovl_core_advance(core, now);
+  ovl_idle_pass(core, lane);
   op->state = OVL_OP_RUNNING;
+  op->delay = core->now - op->ready_at;
   op->started = core->now;
   op->pub.status = slot->fault.status;
   op->place = lane->free[--lane->free_count];
@@ -419,8 +431,10 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
   uint64_t ended = max_u64(now, op->started);
   ovl_core_advance(core, now);
+  ovl_idle_pass(core, lane);
   tally_end(core, op, ended);
-  if (core->options.trace > 0 && !is_silent(core, op)) /* when those were issued would be taken for when they ran */
+  if (core->options.trace > 0 &&
+      !is_silent(core, op)) /* when those were issued would be taken for when they ran */
     record(core, op, status, ended);
   if (lane->free[lane->free_count] != op->place) /* not so for a lane of width 1 */
     lane->free[lane->free_count] = op->place;

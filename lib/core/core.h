@@ -40,13 +40,19 @@ typedef struct ovl_core_op {
 
   _Alignas(OVL_LINE) struct ovl_core_op *next; /* its lane's ready list, or the list of ops to skip */
   struct ovl_core_op *prev;                    /* its lane's ready list */
-  uint64_t instant;                            /* when it became ready, see ovl_core_t.instant */
-  uint64_t bound;   /* v of the recurrence in ovl/stats.h: until it starts, the max over what it waits for */
-  uint64_t started; /* time */
-  uint32_t waits;   /* dependencies that have not ended */
-  uint32_t place;   /* which of the lane's `width` places it runs in */
-  uint32_t slot;    /* the core's; pub.slot is the user's, see ovl_plan_t.slots */
-  uint8_t state;    /* ovl_op_state_t */
+  union {
+    uint64_t instant; /* when it became ready, see ovl_core_t.instant */
+    uint64_t delay;   /* once it has started: how long it was ready before */
+  };
+  uint64_t bound; /* v of the recurrence in ovl/stats.h: until it starts, the max over what it waits for */
+  union {
+    uint64_t ready_at; /* time */
+    uint64_t started;  /* once it has */
+  };
+  uint32_t waits; /* dependencies that have not ended */
+  uint32_t place; /* which of the lane's `width` places it runs in */
+  uint32_t slot;  /* the core's; pub.slot is the user's, see ovl_plan_t.slots */
+  uint8_t state;  /* ovl_op_state_t */
 
   /* the driver's; the core does not look at them */
   uint8_t busy;
@@ -58,8 +64,7 @@ typedef struct ovl_core_op {
   uint32_t thread; /* that called it; set if there is a trace */
 
   /* the core's again, for the trace */
-  int failed;     /* what it failed with before it ended */
-  uint64_t ready; /* time */
+  int failed; /* what it failed with before it ended */
 } ovl_core_op_t;
 
 typedef enum ovl_slot_state { OVL_SLOT_FREE, OVL_SLOT_ACTIVE, OVL_SLOT_ENDED } ovl_slot_state_t;
@@ -110,11 +115,13 @@ typedef struct ovl_core_lane {
   uint32_t startable;  /* its part of ovl_core_t.startable */
   uint32_t free_count; /* places not taken */
   uint32_t unstarted;  /* ops of admitted microbatches WAITING or READY */
-  uint64_t ops, busy;  /* statistics */
+  uint64_t since;      /* its idle time is accounted for up to then */
+  uint64_t busy;       /* statistics */
   uint64_t one_bound;  /* place_bound of a lane of width 1 */
   bool held;           /* the driver lets nothing start on it */
   bool fixed;          /* keeps no list: head is the op whose turn it is, once that is ready */
   bool exhausted;      /* no op has a turn any more */
+  bool reached;        /* an op was ready */
 
   uint32_t peak;
   uint32_t one_free;     /* free of a lane of width 1 */
@@ -123,6 +130,11 @@ typedef struct ovl_core_lane {
   ovl_op_ref_t turn;     /* whose turn it is */
   uint64_t microbatch;   /* of the order microbatch by microbatch: where it stands */
   uint32_t place_in_microbatch;
+
+  /* what only a lane that idles writes */
+  _Alignas(OVL_LINE) uint64_t idle[OVL_IDLE_REASONS];
+  uint64_t
+      attributed; /* of its idle time for dependencies: what is in ovl_tally_t.awaited, or was for no stage */
 } ovl_core_lane_t;
 
 /* Items submitted and not yet admitted: a ring. */
@@ -160,16 +172,17 @@ typedef struct ovl_core {
   uint64_t now;     /* the latest time seen: times given to the core may be slightly out of order */
   uint64_t started; /* time of begin() */
 
-  uint64_t count;     /* of the run, or OVL_STREAMING */
-  uint64_t next;      /* the microbatch to be admitted next */
-  uint32_t next_slot; /* its slot */
-  uint32_t in_flight; /* slots not FREE */
-  uint32_t running;   /* ops */
-  bool active;        /* between begin() and the end of the run */
-  bool finished;      /* no more submits */
-  bool stopped;       /* nothing more is admitted or started, `always` stages apart */
-  ovl_fault_t first;  /* the run's first error */
-  uint32_t faults;    /* how often something failed or was cancelled: lets the driver see that it did */
+  uint64_t count;            /* of the run, or OVL_STREAMING */
+  uint64_t next;             /* the microbatch to be admitted next */
+  uint32_t next_slot;        /* its slot */
+  uint32_t in_flight;        /* slots not FREE */
+  uint32_t running;          /* ops */
+  bool active;               /* between begin() and the end of the run */
+  bool finished;             /* no more submits */
+  bool stopped;              /* nothing more is admitted or started, `always` stages apart */
+  ovl_idle_reason_t to_come; /* why a lane without ops is idle: window, input or tail */
+  ovl_fault_t first;         /* the run's first error */
+  uint32_t faults; /* how often something failed or was cancelled: lets the driver see that it did */
 
   uint32_t startable[2]; /* by ovl_lane_kind_t: ops that could start now */
   uint64_t lane_bits[2]; /* by kind: of the first 64 lanes, those that have one */
@@ -255,6 +268,17 @@ static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ov
   return &core->slots[op->slot];
 }
 
+/* The op that `op` waits for along the edge; NULL: it has ended, or there is none. */
+static inline const ovl_core_op_t *ovl_core_open_source(const ovl_core_t *core, const ovl_core_op_t *op,
+                                                        ovl_edge_t edge) {
+  if (edge.distance > op->pub.microbatch)
+    return NULL;
+  uint64_t microbatch = op->pub.microbatch - edge.distance;
+  size_t slot = microbatch % core->plan->window;
+  const ovl_core_op_t *source = &core->ops[slot * core->plan->stage_count + edge.stage];
+  return source->pub.microbatch == microbatch && source->state != OVL_OP_DONE ? source : NULL;
+}
+
 /* The word that says which lanes of the kind can start something: 64 at a time. */
 static inline uint64_t *ovl_core_lane_word(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t word) {
   return word == 0 ? (uint64_t *)(uintptr_t)&core->lane_bits[kind] : &core->more_lane_bits[kind][word - 1];
@@ -262,6 +286,13 @@ static inline uint64_t *ovl_core_lane_word(const ovl_core_t *core, ovl_lane_kind
 
 static inline uint32_t ovl_core_running(const ovl_core_t *core, uint32_t lane) {
   return core->plan->lanes[lane].width - core->lanes[lane].free_count;
+}
+
+static inline uint64_t ovl_core_lane_ops(const ovl_core_t *core, uint32_t lane) {
+  uint64_t ops = 0;
+  for (uint32_t i = core->plan->lane_first[lane]; i < core->plan->lane_first[lane + 1]; i++)
+    ops += core->tally.stages[core->plan->lane_stages[i]].ops;
+  return ops;
 }
 
 static inline uint32_t ovl_core_op_stage(const ovl_core_op_t *op) { return op->pub.stage.id - 1; }

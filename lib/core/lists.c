@@ -2,6 +2,8 @@
 /* The core's lists. All are intrusive or sized at the start: nothing is allocated while a run goes on. */
 #include "core/lists.h"
 
+#include "core/idle.h"
+
 /* ---- ready ops by lane ----------------------------------------------------------------------------- */
 
 /* First ready first, ties by microbatch, then stage: equal candidates are ordered by number, so a replay
@@ -16,6 +18,8 @@ static bool goes_before(const ovl_core_op_t *a, const ovl_core_op_t *b) {
 
 void ovl_lane_push(ovl_core_t *core, ovl_core_op_t *op) {
   ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  ovl_idle_pass(core, lane);
+  lane->reached = true;
   lane->ready++;
   if (lane->fixed) {
     ovl_turn_refresh(core, ovl_core_op_lane(op));

@@ -8,6 +8,8 @@
 
 /* Puts op into its lane's list, behind all that became ready earlier or have a lower number. */
 void ovl_lane_push(ovl_core_t *core, ovl_core_op_t *op);
+
+/* Takes it out; the lane has been passed (idle.h). */
 void ovl_lane_remove(ovl_core_t *core, ovl_core_op_t *op);
 
 /* Turns on fixed lanes (turns.c): set up for a run; and whose turn it is found anew after an op has started,

@@ -47,6 +47,13 @@ static int lanes_init(ovl_core_t *core) {
   return r;
 }
 
+/* Edges of the mode that has more of them. */
+static size_t most_edges(const ovl_plan_t *plan) {
+  uint32_t overlap = plan->graphs[OVL_OVERLAP].in.first[plan->stage_count],
+           serial = plan->graphs[OVL_SERIAL].in.first[plan->stage_count];
+  return overlap > serial ? overlap : serial;
+}
+
 static int tables_init(ovl_core_t *core) {
   const ovl_plan_t *plan = core->plan;
   const ovl_memory_t *memory = &core->memory;
@@ -62,11 +69,12 @@ static int tables_init(ovl_core_t *core) {
     core->more_lane_bits[kind] =
         ovl_memory_array(memory, core->lane_words - 1, sizeof *core->more_lane_bits[kind]);
   core->tally.stages = ovl_memory_array(memory, plan->stage_count, sizeof *core->tally.stages);
+  core->tally.awaited = ovl_memory_array(memory, most_edges(plan), sizeof *core->tally.awaited);
   core->trace.capacity = core->options.trace;
   core->trace.records = ovl_memory_array(memory, core->trace.capacity, sizeof *core->trace.records);
   bool whole = core->ops != NULL && core->slots != NULL && core->items != NULL &&
                core->more_lane_bits[0] != NULL && core->more_lane_bits[1] != NULL &&
-               core->tally.stages != NULL && core->trace.records != NULL;
+               core->tally.stages != NULL && core->tally.awaited != NULL && core->trace.records != NULL;
   return whole ? 0 : OVL_ENOMEM;
 }
 
@@ -102,6 +110,7 @@ void ovl_core_finish(ovl_core_t *core) {
     lane_finish(&core->lanes[l], &memory);
   ovl_memory_free(&memory, core->lanes);
   ovl_memory_free(&memory, core->trace.records);
+  ovl_memory_free(&memory, core->tally.awaited);
   ovl_memory_free(&memory, core->tally.stages);
   ovl_memory_free(&memory, core->more_lane_bits[1]);
   ovl_memory_free(&memory, core->more_lane_bits[0]);
@@ -114,8 +123,9 @@ void ovl_core_finish(ovl_core_t *core) {
 static void lane_reset(ovl_core_lane_t *lane, uint32_t width) {
   lane->head = lane->tail = NULL;
   lane->ready = lane->startable = lane->unstarted = lane->peak = 0;
-  lane->ops = lane->busy = 0;
-  lane->held = false;
+  lane->busy = lane->attributed = 0;
+  memset(lane->idle, 0, sizeof lane->idle);
+  lane->held = lane->reached = false;
   lane->free_count = width;
   for (uint32_t place = 0; place < width; place++) {
     lane->free[place] = width - 1 - place; /* place 0 on top of the stack */
@@ -126,7 +136,8 @@ static void lane_reset(ovl_core_lane_t *lane, uint32_t width) {
 static void tally_reset(ovl_core_t *core) {
   ovl_tally_t *tally = &core->tally;
   memset(tally->stages, 0, core->plan->stage_count * sizeof *tally->stages);
-  *tally = (ovl_tally_t){.stages = tally->stages};
+  memset(tally->awaited, 0, most_edges(core->plan) * sizeof *tally->awaited);
+  *tally = (ovl_tally_t){.stages = tally->stages, .awaited = tally->awaited};
 }
 
 void ovl_core_reset(ovl_core_t *core) {

@@ -9,10 +9,24 @@
 #include "core/memory.h"
 #include "ovl/pipeline.h"
 
+/* Why a place of a lane is free: the parts of ovl_lane_stats_t. */
+typedef enum ovl_idle_reason {
+  OVL_IDLE_FILL,
+  OVL_IDLE_DEPENDENCY,
+  OVL_IDLE_WINDOW,
+  OVL_IDLE_INPUT,
+  OVL_IDLE_FIXED_ORDER,
+  OVL_IDLE_RUNNER,
+  OVL_IDLE_TAIL
+} ovl_idle_reason_t;
+
+#define OVL_IDLE_REASONS (OVL_IDLE_TAIL + 1)
+
 typedef struct ovl_stage_tally {
   _Alignas(OVL_LINE) uint64_t ops;
   uint64_t failed, skipped;
   uint64_t total, min, max;
+  uint64_t delay, most_delay; /* from ready to started */
 } ovl_stage_tally_t;
 
 typedef struct ovl_tally {
@@ -23,6 +37,8 @@ typedef struct ovl_tally {
   uint64_t roles_since; /* hidden and exposed are counted up to here */
   uint32_t running[3];  /* ops, by ovl_role_t of their lane */
   ovl_stage_tally_t *stages;
+  uint64_t
+      *awaited; /* by edge into a stage of the run's graph: how long lanes were idle until its end came */
 } ovl_tally_t;
 
 /* Accounts for the time up to `now`, before the number of running ops of a role changes. */
@@ -37,12 +53,15 @@ static inline void ovl_tally_roles(ovl_tally_t *tally, uint64_t now) {
   tally->roles_since = now;
 }
 
-static inline void ovl_tally_stage(ovl_stage_tally_t *stage, uint64_t duration) {
+static inline void ovl_tally_stage(ovl_stage_tally_t *stage, uint64_t duration, uint64_t delay) {
   if (stage->ops == 0 || duration < stage->min)
     stage->min = duration;
   if (duration > stage->max)
     stage->max = duration;
   stage->total += duration;
+  if (delay > stage->most_delay)
+    stage->most_delay = delay;
+  stage->delay += delay;
   stage->ops++;
 }
 

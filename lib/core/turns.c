@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes of fixed order: whose turn it is. An op that has ended without running (it was skipped) has had its
  * turn, and so has one of a microbatch that will never be admitted; nothing overtakes one that is yet to come. */
+#include "core/idle.h"
 #include "core/lists.h"
 
 static bool next_in_microbatch(ovl_core_t *core, uint32_t index, ovl_op_ref_t *ref) {
@@ -58,6 +59,7 @@ void ovl_turn_refresh(ovl_core_t *core, uint32_t index) {
   ovl_core_lane_t *lane = &core->lanes[index];
   if (!lane->fixed)
     return;
+  ovl_idle_pass(core, lane);
   ovl_core_op_t *op = find_turn(core, index);
   lane->head = op != NULL && op->state == OVL_OP_READY ? op : NULL;
   ovl_lane_update(core, index);

@@ -47,6 +47,11 @@ static inline uint64_t ovl_clock_at(const ovl_clock_t *clock, uint64_t counter) 
   return clock->base_ns + (uint64_t)(((wide_t)(counter - clock->base) * clock->scale) >> 32);
 }
 
+/* `by` after a time, or the end of time. */
+static inline uint64_t ovl_later(uint64_t time, uint64_t by) {
+  return by > UINT64_MAX - time ? UINT64_MAX : time + by;
+}
+
 static inline uint64_t ovl_clock_now(const ovl_clock_t *clock) {
   return clock->counter ? ovl_clock_at(clock, ovl_clock_counter()) : uv_hrtime();
 }

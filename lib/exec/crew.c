@@ -453,7 +453,8 @@ static void runner_main(uv_work_t *work) {
   ovl_lock(&x->lock);
   uint64_t now = ovl_clock_now(&x->clock);
   ovl_core_op_t *op = NULL;
-  ovl_core_advance(&x->core, now); /* for whoever waited for this thread */
+  if (x->phase == OVL_EXEC_RUNNING)  /* time stands still after the run */
+    ovl_core_advance(&x->core, now); /* for whoever waited for this thread */
   if (arrive(x, r, now)) {
     ovl_exec_follow_up(x, true); /* one was queued fewer: perhaps there is work for another */
     op = next_op(x, r, now);

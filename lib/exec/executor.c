@@ -56,7 +56,8 @@ static void note_hooks(ovl_executor_t *x) {
 static int tables_init(ovl_executor_t *x, const ovl_plan_t *plan) {
   x->lanes = ovl_memory_array(&x->memory, plan->lane_count, sizeof *x->lanes);
   x->poll_lanes = ovl_memory_array(&x->memory, plan->lane_count, sizeof *x->poll_lanes);
-  if (x->lanes == NULL || x->poll_lanes == NULL)
+  x->serial_means = ovl_memory_array(&x->memory, plan->stage_count, sizeof *x->serial_means);
+  if (x->lanes == NULL || x->poll_lanes == NULL || x->serial_means == NULL)
     return OVL_ENOMEM;
   return ovl_crew_init(&x->crew, pool_width(plan), &x->memory);
 }
@@ -69,6 +70,7 @@ int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_execu
   x->hooks = options->hooks;
   x->memory = *options->memory;
   x->spin_ns = effective_spin(options->spin_ns);
+  x->stall_ns = options->stall_ns;
   int r = ovl_core_init(&x->core, plan, &options->core, &x->memory);
   if (r != 0)
     return r;
@@ -92,8 +94,10 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
   x->crew = fresh->crew;
   x->lanes = fresh->lanes;
   x->poll_lanes = fresh->poll_lanes;
+  x->serial_means = fresh->serial_means;
   x->poll_lane_count = fresh->poll_lane_count;
   x->spin_ns = fresh->spin_ns;
+  x->stall_ns = fresh->stall_ns;
   x->shortest_timeout = fresh->shortest_timeout;
   for (uint32_t i = 0; i < x->crew.count; i++)
     x->crew.runners[i].executor = x;
@@ -101,6 +105,7 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
 
 void ovl_executor_finish(ovl_executor_t *x) {
   ovl_crew_finish(&x->crew, &x->memory);
+  ovl_memory_free(&x->memory, x->serial_means);
   ovl_memory_free(&x->memory, x->poll_lanes);
   ovl_memory_free(&x->memory, x->lanes);
   ovl_core_finish(&x->core);
@@ -171,10 +176,23 @@ bool ovl_exec_in_flight(ovl_executor_t *x) {
 
 /* ---- end ----------------------------------------------------------------------------------------------------- */
 
+/* Means of the run that has ended, if it was serial, to hold overlapped ones against. */
+static void note_serial_means(ovl_executor_t *x) {
+  const ovl_core_t *core = &x->core;
+  if (core->graph != &core->plan->graphs[OVL_SERIAL])
+    return;
+  for (uint32_t s = 0; s < core->plan->stage_count; s++) {
+    const ovl_stage_tally_t *stage = &core->tally.stages[s];
+    if (stage->ops > 0)
+      x->serial_means[s] = (uint64_t)((double)stage->total / (double)stage->ops * x->correction);
+  }
+}
+
 void ovl_exec_begin_close(ovl_executor_t *x) {
   x->phase = OVL_EXEC_CLOSING;
   x->elapsed = x->core.now - x->core.started;
   x->correction = ovl_clock_correction(&x->clock);
+  note_serial_means(x);
   ovl_crew_dismiss(x);
 }
 

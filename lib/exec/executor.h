@@ -123,6 +123,7 @@ typedef struct ovl_run_hooks {
   ovl_room_cb on_room;
   void (*on_fault)(ovl_pipeline_t *pipeline, const ovl_fault_t *fault);
   void (*on_over)(ovl_pipeline_t *pipeline); /* after `done`, where a close was asked for */
+  void (*on_stall)(ovl_pipeline_t *pipeline);
 } ovl_run_hooks_t;
 
 typedef enum ovl_exec_phase {
@@ -131,7 +132,7 @@ typedef enum ovl_exec_phase {
   OVL_EXEC_CLOSING  /* the run is over, handles and runners are being collected; then `done` */
 } ovl_exec_phase_t;
 
-enum { OVL_EXEC_HANDLES = 4 };
+enum { OVL_EXEC_HANDLES = 4 }; /* and one more, where stalls are to be reported */
 
 typedef struct ovl_executor {
   /* Given before a run or at its start, and from then on only read, also without the lock. */
@@ -141,6 +142,7 @@ typedef struct ovl_executor {
   ovl_clock_t clock;
   uint64_t spin_ns;
   uint64_t shortest_timeout; /* of all stages; 0: none has one */
+  uint64_t stall_ns;         /* nothing has moved for so long: a stall; 0: nobody wants to know */
   ovl_exec_lane_t *lanes;
   uint32_t *poll_lanes; /* lanes with a poll hook */
   uint32_t poll_lane_count;
@@ -164,14 +166,20 @@ typedef struct ovl_executor {
   ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */
   ovl_core_t core;
   ovl_crew_t crew;
-  uint64_t elapsed;      /* of the last run */
-  double correction;     /* for all of its times, see ovl_clock_correction */
+  uint64_t elapsed;  /* of the last run */
+  double correction; /* for all of its times, see ovl_clock_correction */
+  uint64_t
+      *serial_means; /* by stage: how long its ops took on average in the last serial run; 0: no such run */
   uint64_t loop_longest; /* callback on a loop lane */
 
   uv_async_t async; /* loop thread, but for uv_async_send; as all that follows */
   uv_timer_t deadline_timer;
   uv_timer_t poll_timer;
   uv_idle_t poll_idle;
+  uv_timer_t stall_timer;
+  uint64_t moves;    /* starts and ends of ops that the stall timer has seen */
+  uint64_t moved_at; /* and when the last of them was */
+  bool stall_told;   /* since then */
   uint32_t open_handles;
   bool collecting; /* handles are being closed */
 
@@ -188,6 +196,7 @@ typedef struct ovl_executor_options {
   ovl_run_hooks_t hooks;
   ovl_core_options_t core;
   uint64_t spin_ns;
+  uint64_t stall_ns;
   const ovl_memory_t *memory;
 } ovl_executor_options_t;
 

@@ -221,6 +221,62 @@ static void on_deadline(uv_timer_t *handle) {
   drain(x);
 }
 
+/* ---- stalls -------------------------------------------------------------------------------------------------------- */
+
+/* Starts and ends of ops so far. */
+static uint64_t count_moves(const ovl_core_t *core) { return 2 * core->tally.ops + core->running; }
+
+static void on_stall_timer(uv_timer_t *handle);
+
+static void arm_stall(ovl_executor_t *x, uint64_t wait) {
+  uv_timer_start(&x->stall_timer, on_stall_timer, whole_ms(wait), 0);
+}
+
+/* Has nothing moved for stall_ns, and has nobody been told? Without a microbatch in flight nothing is to move. */
+static bool has_stalled(ovl_executor_t *x, uint64_t now) {
+  uint64_t moves = count_moves(&x->core);
+  if (moves != x->moves || x->core.in_flight == 0) {
+    x->moves = moves;
+    x->moved_at = x->core.in_flight == 0 ? now : x->core.now;
+    x->stall_told = false;
+  }
+  if (x->stall_told || now < ovl_later(x->moved_at, x->stall_ns))
+    return false;
+  x->stall_told = true;
+  return true;
+}
+
+static void on_stall_timer(uv_timer_t *handle) {
+  ovl_executor_t *x = handle->data;
+  bool before = ovl_callback_enter();
+  ovl_lock(&x->lock);
+  bool stalled = false;
+  if (x->phase == OVL_EXEC_RUNNING) {
+    uint64_t now = ovl_clock_now(&x->clock);
+    stalled = has_stalled(x, now);
+    uint64_t next = ovl_later(x->moved_at, x->stall_ns);
+    arm_stall(x, next > now ? next - now : x->stall_ns);
+  }
+  ovl_unlock(&x->lock);
+  if (stalled)
+    x->hooks.on_stall(x->pipeline);
+  ovl_callback_leave(before);
+}
+
+static void watch_for_stalls(ovl_executor_t *x, uv_loop_t *loop) {
+  if (x->stall_ns == 0)
+    return;
+  x->open_handles++;
+  uv_timer_init(loop, &x->stall_timer);
+  x->stall_timer.data = x;
+  x->moves = 0;
+  x->moved_at = ovl_clock_now(&x->clock);
+  x->stall_told = false;
+  arm_stall(x, x->stall_ns);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------------------------------- */
+
 int ovl_loop_open(ovl_executor_t *x, uv_loop_t *loop) {
   int r = uv_async_init(loop, &x->async, on_async);
   if (r != 0)
@@ -233,6 +289,7 @@ int ovl_loop_open(ovl_executor_t *x, uv_loop_t *loop) {
   x->async.data = x->deadline_timer.data = x->poll_timer.data = x->poll_idle.data = x;
   if (x->shortest_timeout != 0)
     arm_deadline(x, ovl_clock_now(&x->clock));
+  watch_for_stalls(x, loop);
   return 0;
 }
 
@@ -247,4 +304,6 @@ void ovl_loop_close(ovl_executor_t *x) {
   uv_close((uv_handle_t *)&x->deadline_timer, on_closed);
   uv_close((uv_handle_t *)&x->poll_timer, on_closed);
   uv_close((uv_handle_t *)&x->poll_idle, on_closed);
+  if (x->stall_ns != 0)
+    uv_close((uv_handle_t *)&x->stall_timer, on_closed);
 }

@@ -64,8 +64,6 @@ ovl_core_op_t *ovl_exec_next_hook(ovl_executor_t *x) {
 
 /* ---- deadlines ------------------------------------------------------------------------------------------ */
 
-static uint64_t later(uint64_t time, uint64_t by) { return by > UINT64_MAX - time ? UINT64_MAX : time + by; }
-
 void ovl_exec_expire(ovl_executor_t *x, uint64_t now) {
   for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next) {
     if (op->deadline > now || (op->flags & OVL_OP_EXPIRED))
@@ -80,7 +78,7 @@ void ovl_exec_expire(ovl_executor_t *x, uint64_t now) {
 
 /* When to look again. An op that starts right now expires no sooner than the shortest timeout from now. */
 uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now) {
-  uint64_t next = later(now, x->shortest_timeout);
+  uint64_t next = ovl_later(now, x->shortest_timeout);
   for (const ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
     if (!(op->flags & OVL_OP_EXPIRED) && op->deadline < next)
       next = op->deadline;
@@ -98,7 +96,7 @@ ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thre
   if (x->core.options.trace > 0)
     op->thread = thread;
   if (is_watched(stage)) {
-    op->deadline = stage->timeout_ns != 0 ? later(now, stage->timeout_ns) : UINT64_MAX;
+    op->deadline = stage->timeout_ns != 0 ? ovl_later(now, stage->timeout_ns) : UINT64_MAX;
     watch(x, op);
   }
   if (x->lanes[lane].polled)

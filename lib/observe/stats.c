@@ -2,6 +2,8 @@
 /* What the core has added up, as ratios and, where overlap was missed, in words. */
 #include "observe/stats.h"
 
+#include "core/idle.h"
+
 static double ratio(uint64_t a, uint64_t b) { return b != 0 ? (double)a / (double)b : 0.0; }
 
 void ovl_stats_of_core(const ovl_core_t *core, uint64_t elapsed, ovl_stats_t *s) {
@@ -24,14 +26,74 @@ void ovl_stats_of_core(const ovl_core_t *core, uint64_t elapsed, ovl_stats_t *s)
   s->exposed_ns = t->exposed;
 }
 
+/* Where the parts of a lane's time stand: busy, then idle for each reason. */
+enum { BUSY = 0, IDLE = 1, PARTS = IDLE + OVL_IDLE_REASONS };
+
+static uint64_t *part_of(ovl_lane_stats_t *s, int part) {
+  uint64_t *const parts[PARTS] = {
+      [BUSY] = &s->busy_ns,
+      [IDLE + OVL_IDLE_FILL] = &s->idle_fill_ns,
+      [IDLE + OVL_IDLE_DEPENDENCY] = &s->idle_dependency_ns,
+      [IDLE + OVL_IDLE_WINDOW] = &s->idle_window_ns,
+      [IDLE + OVL_IDLE_INPUT] = &s->idle_input_ns,
+      [IDLE + OVL_IDLE_FIXED_ORDER] = &s->idle_fixed_order_ns,
+      [IDLE + OVL_IDLE_RUNNER] = &s->idle_runner_ns,
+      [IDLE + OVL_IDLE_TAIL] = &s->idle_tail_ns,
+  };
+  return parts[part];
+}
+
+uint64_t ovl_stats_idle(const ovl_lane_stats_t *s, ovl_idle_reason_t reason) {
+  ovl_lane_stats_t copy = *s;
+  return *part_of(&copy, IDLE + (int)reason);
+}
+
+const char *ovl_stats_idle_name(ovl_idle_reason_t reason) {
+  static const char *const names[OVL_IDLE_REASONS] = {
+      [OVL_IDLE_FILL] = "not reached yet",           [OVL_IDLE_DEPENDENCY] = "waits for other operations",
+      [OVL_IDLE_WINDOW] = "waits for a slot",        [OVL_IDLE_INPUT] = "waits for items",
+      [OVL_IDLE_FIXED_ORDER] = "waits for its turn", [OVL_IDLE_RUNNER] = "waits for a thread",
+      [OVL_IDLE_TAIL] = "nothing more to come",
+  };
+  return names[reason];
+}
+
+/* The pair of stages that the lane waited for most. */
+static void find_awaited(const ovl_core_t *core, uint32_t lane, ovl_lane_stats_t *s) {
+  const ovl_plan_t *plan = core->plan;
+  const ovl_edges_t *in = &core->graph->in;
+  for (uint32_t i = plan->lane_first[lane]; i < plan->lane_first[lane + 1]; i++) {
+    uint32_t stage = plan->lane_stages[i];
+    for (uint32_t e = in->first[stage]; e < in->first[stage + 1]; e++)
+      if (core->tally.awaited[e] > s->awaited_ns) {
+        s->awaited_ns = core->tally.awaited[e];
+        s->waiting.id = stage + 1;
+        s->awaited.id = in->edges[e].stage + 1;
+      }
+  }
+}
+
+/* What is not idle is busy: of ops that have ended, and of those that are running. */
+static void find_idle(const ovl_core_t *core, uint32_t lane, ovl_lane_stats_t *s) {
+  uint64_t idle[OVL_IDLE_REASONS];
+  ovl_idle_until(core, lane, core->started + s->elapsed_ns, idle);
+  s->busy_ns = s->width * s->elapsed_ns;
+  for (int reason = 0; reason < OVL_IDLE_REASONS; reason++) {
+    *part_of(s, IDLE + reason) = idle[reason];
+    s->busy_ns -= idle[reason];
+  }
+}
+
 void ovl_stats_of_lane(const ovl_core_t *core, uint32_t lane, uint64_t elapsed, ovl_lane_stats_t *s) {
-  const ovl_core_lane_t *t = &core->lanes[lane];
   ovl_lane_stats_init(s);
-  s->ops = t->ops;
-  s->busy_ns = t->busy;
-  s->peak = t->peak;
+  s->ops = ovl_core_lane_ops(core, lane);
+  s->peak = core->lanes[lane].peak;
   s->elapsed_ns = elapsed;
   s->width = core->plan->lanes[lane].width;
+  if (!core->options.statistics)
+    return;
+  find_idle(core, lane, s);
+  find_awaited(core, lane, s);
 }
 
 void ovl_stats_of_stage(const ovl_core_t *core, uint32_t stage, ovl_stage_stats_t *s) {
@@ -44,6 +106,9 @@ void ovl_stats_of_stage(const ovl_core_t *core, uint32_t stage, ovl_stage_stats_
   s->min_ns = t->min;
   s->max_ns = t->max;
   s->mean_ns = ratio(t->total, t->ops);
+  s->delay_total_ns = t->delay;
+  s->delay_max_ns = t->most_delay;
+  s->delay_mean_ns = ratio(t->delay, t->ops);
 }
 
 /* ---- scaling ------------------------------------------------------------------------------------------------- */
@@ -60,9 +125,28 @@ void ovl_stats_scale(ovl_stats_t *s, double by) {
   scale(&s->loop_longest_ns, by);
 }
 
+/* Scaled one by one the parts would not add up any more. So it is their running sum that is scaled, and of the last
+ * part that there is, so much that the whole is right. */
 void ovl_stats_scale_lane(ovl_lane_stats_t *s, double by) {
-  scale(&s->busy_ns, by);
+  uint64_t sum = 0, scaled = 0, *last = NULL;
   scale(&s->elapsed_ns, by);
+  const uint64_t whole = s->width * s->elapsed_ns;
+  for (int p = 0; p < PARTS; p++) {
+    uint64_t *part = part_of(s, p), before = scaled;
+    if (*part == 0)
+      continue;
+    scaled = sum += *part;
+    scale(&scaled, by);
+    if (scaled > whole)
+      scaled = whole;
+    *part = scaled - before;
+    last = part;
+  }
+  if (last != NULL)
+    *last += whole - scaled;
+  scale(&s->awaited_ns, by);
+  if (s->awaited_ns > s->idle_dependency_ns)
+    s->awaited_ns = s->idle_dependency_ns;
 }
 
 void ovl_stats_scale_stage(ovl_stage_stats_t *s, double by) {
@@ -70,6 +154,9 @@ void ovl_stats_scale_stage(ovl_stage_stats_t *s, double by) {
   scale(&s->min_ns, by);
   scale(&s->max_ns, by);
   s->mean_ns *= by;
+  scale(&s->delay_total_ns, by);
+  scale(&s->delay_max_ns, by);
+  s->delay_mean_ns *= by;
 }
 
 /* ---- findings ------------------------------------------------------------------------------------------------ */

@@ -16,6 +16,10 @@ void ovl_stats_scale(ovl_stats_t *stats, double by);
 void ovl_stats_scale_lane(ovl_lane_stats_t *stats, double by);
 void ovl_stats_scale_stage(ovl_stage_stats_t *stats, double by);
 
+/* A lane's idle time for one reason, and the reason in words. */
+uint64_t ovl_stats_idle(const ovl_lane_stats_t *stats, ovl_idle_reason_t reason);
+const char *ovl_stats_idle_name(ovl_idle_reason_t reason);
+
 /* Why overlap was asked for and not had, by the figures in *stats; "" if it was had. */
 const char *ovl_stats_finding(const ovl_core_t *core, const ovl_stats_t *stats);
 

@@ -171,7 +171,7 @@ typedef struct kind {
   const char *name;
   call_t call;
   size_t known;
-  size_t ends[8];
+  size_t ends[12];
 } kind_t;
 
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
@@ -183,7 +183,8 @@ static const kind_t options[] = {
      {END_OF(ovl_pipeline_options_t, comm), END_OF(ovl_pipeline_options_t, data),
       END_OF(ovl_pipeline_options_t, on_error), END_OF(ovl_pipeline_options_t, spin_ns),
       END_OF(ovl_pipeline_options_t, allocator), END_OF(ovl_pipeline_options_t, on_microbatch),
-      END_OF(ovl_pipeline_options_t, on_failure), END_OF(ovl_pipeline_options_t, trace)}},
+      END_OF(ovl_pipeline_options_t, on_failure), END_OF(ovl_pipeline_options_t, issue_ahead),
+      END_OF(ovl_pipeline_options_t, trace), END_OF(ovl_pipeline_options_t, stall_ns)}},
     {"ovl_lane_options_t",
      add_lane,
      sizeof(ovl_lane_options_t),
@@ -216,11 +217,13 @@ static const kind_t results[] = {
     {"ovl_lane_stats_t",
      lane_stats,
      sizeof(ovl_lane_stats_t),
-     {END_OF(ovl_lane_stats_t, ops), END_OF(ovl_lane_stats_t, elapsed_ns), END_OF(ovl_lane_stats_t, peak)}},
+     {END_OF(ovl_lane_stats_t, ops), END_OF(ovl_lane_stats_t, elapsed_ns), END_OF(ovl_lane_stats_t, peak),
+      END_OF(ovl_lane_stats_t, idle_tail_ns)}},
     {"ovl_stage_stats_t",
      stage_stats,
      sizeof(ovl_stage_stats_t),
-     {END_OF(ovl_stage_stats_t, ops), END_OF(ovl_stage_stats_t, min_ns), END_OF(ovl_stage_stats_t, mean_ns)}},
+     {END_OF(ovl_stage_stats_t, ops), END_OF(ovl_stage_stats_t, min_ns), END_OF(ovl_stage_stats_t, mean_ns),
+      END_OF(ovl_stage_stats_t, delay_max_ns)}},
     {"ovl_failure_t",
      failure,
      sizeof(ovl_failure_t),
@@ -284,7 +287,7 @@ static void for_all(void (*check)(const kind_t *kind)) {
 }
 
 static void accepts_shorter(const kind_t *kind) {
-  for (int i = 0; i < 8 && kind->ends[i] != 0; i++)
+  for (int i = 0; i < 12 && kind->ends[i] != 0; i++)
     if (call_with_size(kind, kind->ends[i]) != 0)
       fail_msg("%s of %zu bytes was refused", kind->name, kind->ends[i]);
   assert_int_equal(call_with_size(kind, kind->known), 0);

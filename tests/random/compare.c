@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Holds a core's state against a model's. The model knows what must be; this knows where the core keeps it. */
+#include "core/idle.h"
 #include "random/model.h"
 
 static ovl_op_state_t core_state(model_state_t state) {
@@ -84,6 +85,16 @@ static void compare_bound(model_t *model, const ovl_core_t *core) {
   model_require(model, core->tally.bound <= model->now, "the run is faster than its bound");
 }
 
+static void compare_idle(model_t *model, const ovl_core_t *core) {
+  for (uint32_t l = 0; model->shape->options.statistics && l < model->shape->lane_count; l++) {
+    uint64_t idle[OVL_IDLE_REASONS];
+    ovl_idle_until(core, l, core->now, idle);
+    for (int reason = 0; reason < OVL_IDLE_REASONS; reason++)
+      model_require(model, idle[reason] == model->idle[l][reason],
+                    "a lane is idle for another reason than it is, or for another time");
+  }
+}
+
 static void compare_first_fault(model_t *model, const ovl_core_t *core) {
   const ovl_fault_t *a = &core->first, *b = &model->first;
   model_require(model, a->status == b->status && a->native == b->native, "the first error is not kept");
@@ -108,6 +119,7 @@ void model_compare(model_t *model, const ovl_core_t *core) {
   compare_lanes(model, core);
   compare_counts(model, core);
   compare_bound(model, core);
+  compare_idle(model, core);
   compare_first_fault(model, core);
   model_require(model, ovl_core_over(core) == model_is_over(model), "the run is over too soon, or too late");
 }

@@ -124,7 +124,9 @@ void model_ended(model_t *model, ovl_op_ref_t ended, int status, int native, uin
   if (model->wrong != NULL)
     return;
   model_advance(model, now);
-  op->bound += later(now, op->started) - op->started;
+  uint64_t ended_at = later(now, op->started);
+  op->bound += ended_at - op->started;
+  model->idle[model_lane_of(model, stage)][OVL_IDLE_RUNNER] += model->now - ended_at;
   model->place_bound[model_lane_of(model, stage)][op->place] = op->bound;
   model->bound = later(model->bound, op->bound);
   if (status != 0)

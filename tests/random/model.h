@@ -53,6 +53,8 @@ typedef struct model {
   uint64_t place_bound[SHAPE_LANES][MODEL_MICROBATCHES];
   bool held[SHAPE_LANES];
   bool fixed[SHAPE_LANES];
+  bool reached[SHAPE_LANES]; /* an op was ready */
+  uint64_t idle[SHAPE_LANES][OVL_IDLE_REASONS];
   model_turns_t turns[SHAPE_LANES]; /* of the next runs */
 
   void *items[MODEL_MICROBATCHES]; /* submitted, not admitted */
@@ -105,7 +107,8 @@ void model_start(model_t *model, ovl_op_ref_t ref, uint32_t place, uint64_t now)
 /* ---- between the model's own files ----------------------------------------------------------------------------- */
 
 void model_advance(model_t *model, uint64_t now);
-void model_settle(model_t *model); /* works out what follows, until nothing does */
+void model_idle(model_t *model, uint64_t passed); /* so much time passes, and nothing changes */
+void model_settle(model_t *model);                /* works out what follows, until nothing does */
 void model_stop(model_t *model);
 void model_op_failed(model_t *model, ovl_op_ref_t op, int status, int native);
 void model_retire(model_t *model, model_microbatch_t *m);

@@ -17,7 +17,10 @@ void model_init(model_t *model, const shape_t *shape) {
   model->shape = shape;
 }
 
-void model_advance(model_t *model, uint64_t now) { model->now = later(model->now, now); }
+void model_advance(model_t *model, uint64_t now) {
+  model_idle(model, later(model->now, now) - model->now);
+  model->now = later(model->now, now);
+}
 
 static uint32_t limit(const model_t *model) { return model->mode == OVL_SERIAL ? 1 : model->shape->window; }
 
@@ -97,6 +100,7 @@ static bool update_op(model_t *model, uint32_t i, uint32_t stage) {
     return false;
   op->bound = bound;
   op->ready_at = model->instant;
+  model->reached[model_lane_of(model, stage)] |= runs;
   if (runs)
     op->state = MODEL_READY;
   else

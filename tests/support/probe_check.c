@@ -187,6 +187,19 @@ static void check_failure_kept(const probe_t *probe, int status) {
   assert_int_equal(kept.status, status);
 }
 
+/* Each lane was busy, or idle for one reason, all the time. */
+static void check_times(const probe_t *probe) {
+  for (uint32_t s = 0; probe->pipeline != NULL && s < probe->options.stage_count; s++) {
+    ovl_lane_stats_t lane;
+    ovl_lane_stats_init(&lane);
+    assert_int_equal(ovl_pipeline_lane_stats(probe->pipeline, probe->lanes[s], &lane), 0);
+    assert_int_equal(lane.busy_ns + lane.idle_fill_ns + lane.idle_dependency_ns + lane.idle_window_ns +
+                         lane.idle_input_ns + lane.idle_fixed_order_ns + lane.idle_runner_ns +
+                         lane.idle_tail_ns,
+                     lane.width * lane.elapsed_ns);
+  }
+}
+
 void probe_check(const probe_t *probe, int status) {
   check_t check;
   memset(&check, 0, sizeof check);
@@ -198,6 +211,7 @@ void probe_check(const probe_t *probe, int status) {
   check_reports(&check, status);
   check_failures(&check, status);
   check_failure_kept(probe, status);
+  check_times(probe);
 }
 
 void probe_assert_complete(probe_t *probe, int status, uint64_t count) {

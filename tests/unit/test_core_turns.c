@@ -319,7 +319,7 @@ static void a_plan_may_hold_three_windows_when_microbatches_fail(void **state) {
     rig_end(rig, op, l == between && op->pub.microbatch < HELD ? FAILED : 0);
   }
   assert_int_equal(rig->core.next, HELD + WIDE); /* all before it have retired */
-  assert_int_equal(rig->core.lanes[ahead].ops, 2 * (HELD + WIDE));
+  assert_int_equal(ovl_core_lane_ops(&rig->core, ahead), 2 * (HELD + WIDE));
   rig_run_dry(rig);
   assert_true(ovl_core_over(&rig->core));
   assert_int_equal(rig->core.tally.skipped, HELD);

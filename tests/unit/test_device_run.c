@@ -508,6 +508,49 @@ static void a_device_that_refuses_is_told(void **state) {
   }
 }
 
+/* ---- in words ---- */
+
+static char text[8192];
+
+static void look_inside(uv_timer_t *timer) {
+  ahead_t *ahead = timer->data;
+  if (atomic_load(&begun) < ahead->expected || ++ahead->ticks < 10)
+    return;
+  assert_true(ovl_pipeline_dump(ahead->p, text, sizeof text) > 0);
+  atomic_store(&paper->hold, 0);
+  uv_close((uv_handle_t *)timer, NULL);
+}
+
+/* The texts name the user's stages and lanes, whatever the executor runs in their place. */
+static void dumps_and_findings_name_the_users_stages(void **state) {
+  (void)state;
+  uv_loop_t loop;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  ahead_t ahead = {.p = begin_shape(2, &options), .expected = 3};
+  add_any(ahead.p, add_device_lane(ahead.p, 0), 0, true);
+  add_any(ahead.p, add_device_lane(ahead.p, 0), 0, true);
+  add_any(ahead.p, add_lane(ahead.p, OVL_LANE_POOL, 1), -1, true);
+  atomic_store(&begun, 0);
+  atomic_store(&paper->hold, 1);
+  assert_int_equal(uv_loop_init(&loop), 0);
+  assert_int_equal(uv_timer_init(&loop, &ahead.timer), 0);
+  ahead.timer.data = &ahead;
+  assert_int_equal(uv_timer_start(&ahead.timer, look_inside, 1, 1), 0);
+  watchdog_expect("a run that is looked into");
+  assert_int_equal(ovl_pipeline_start(ahead.p, &loop, 30, ends_well), 0);
+  assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+  assert_non_null(strstr(text, "\"stage 2\" of microbatch 0"));
+  assert_non_null(strstr(text, "lane \"(what devices have done)\""));
+  assert_true(ovl_pipeline_explain(ahead.p, text, sizeof text) > 0);
+  assert_non_null(strstr(text, "lane \"lane 3\""));
+  ovl_lane_stats_t lane;
+  ovl_lane_stats_init(&lane);
+  assert_int_equal(ovl_pipeline_lane_stats(ahead.p, (ovl_lane_t){3}, &lane), 0);
+  assert_in_range(lane.awaited.id, 1, 3);
+  ovl_pipeline_close(ahead.p, NULL);
+  assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 /* ---- refusing ---- */
 
 static void runs_that_cannot_be_are_refused(void **state) {
@@ -547,6 +590,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(with_continue_the_others_go_on, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_device_that_fails_is_told, set_up, tear_down),
       cmocka_unit_test(a_device_that_refuses_is_told),
+      cmocka_unit_test_setup_teardown(dumps_and_findings_name_the_users_stages, set_up, tear_down),
       cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -55,6 +55,15 @@ static bool about(double a, double b) {
   return apart <= 4.0 + 1e-6 * (a > b ? a : b);
 }
 
+static uint64_t idle_of(const ovl_lane_stats_t *s) {
+  return s->idle_fill_ns + s->idle_dependency_ns + s->idle_window_ns + s->idle_input_ns +
+         s->idle_fixed_order_ns + s->idle_runner_ns + s->idle_tail_ns;
+}
+
+static bool adds_up(const ovl_lane_stats_t *s) {
+  return s->busy_ns + idle_of(s) == s->width * s->elapsed_ns && s->awaited_ns <= s->idle_dependency_ns;
+}
+
 /* What holds of any run of the two lanes. */
 static void check_times(const ovl_pipeline_t *p) {
   ovl_stats_t s = stats_of(p);
@@ -63,6 +72,10 @@ static void check_times(const ovl_pipeline_t *p) {
     ovl_lane_stats_t lane = lane_stats_of(p, id);
     ovl_stage_stats_t stage = stage_stats_of(p, id);
     assert_int_equal(lane.elapsed_ns, s.elapsed_ns);
+    assert_true(adds_up(&lane));
+    assert_int_equal(lane.idle_input_ns + lane.idle_fixed_order_ns, 0);
+    assert_true(stage.delay_max_ns <= stage.delay_total_ns);
+    assert_true(about(stage.delay_mean_ns * (double)stage.ops, (double)stage.delay_total_ns));
     assert_true(lane.busy_ns <= s.bound_ns); /* one after the other */
     assert_int_equal(stage.total_ns, lane.busy_ns);
     assert_true(stage.min_ns <= stage.max_ns && stage.max_ns <= stage.total_ns);
@@ -191,6 +204,8 @@ static void a_lane_that_is_three_wide_has_a_peak_of_three(void **state) {
   assert_int_equal(lane_stats_of(p, 1).width, 3);
   assert_int_equal(lane_stats_of(p, 1).peak, 3);
   assert_true(lane_stats_of(p, 1).busy_ns <= 3 * stats_of(p).elapsed_ns);
+  ovl_lane_stats_t lane = lane_stats_of(p, 1);
+  assert_true(adds_up(&lane));
   assert_int_equal(stats_of(p).pool_width, 0);
   assert_int_equal(stats_of(p).pool_peak, 0);
   ovl_pipeline_close(p, NULL);
@@ -220,17 +235,53 @@ static void a_correction_is_applied_to_every_time_and_to_no_count(void **state) 
 
   ovl_lane_stats_t lane = {
       .size = sizeof lane, .ops = 5, .busy_ns = 700, .elapsed_ns = 1000, .width = 2, .peak = 1};
+  lane.idle_dependency_ns = 800;
+  lane.idle_tail_ns = 500;
+  lane.awaited_ns = 600;
   ovl_stats_scale_lane(&lane, 0.5);
   assert_true(lane.busy_ns == 350 && lane.elapsed_ns == 500 && lane.ops == 5 && lane.width == 2 &&
               lane.peak == 1);
+  assert_true(lane.idle_dependency_ns == 400 && lane.idle_tail_ns == 250 && lane.awaited_ns == 300);
 
   ovl_stage_stats_t stage = {.size = sizeof stage, .ops = 5, .failed = 1, .skipped = 2, .total_ns = 50};
   stage.min_ns = 4;
   stage.max_ns = 20;
   stage.mean_ns = 10.0;
+  stage.delay_total_ns = 30;
+  stage.delay_max_ns = 12;
+  stage.delay_mean_ns = 6.0;
   ovl_stats_scale_stage(&stage, 0.5);
   assert_true(stage.total_ns == 25 && stage.min_ns == 2 && stage.max_ns == 10 && stage.mean_ns == 5.0);
+  assert_true(stage.delay_total_ns == 15 && stage.delay_max_ns == 6 && stage.delay_mean_ns == 3.0);
   assert_true(stage.ops == 5 && stage.failed == 1 && stage.skipped == 2);
+}
+
+/* Whatever the factor, and however the parts would be rounded one by one. */
+static void parts_that_are_corrected_still_add_up(void **state) {
+  (void)state;
+  for (uint64_t k = 1; k < 2000; k++) {
+    ovl_lane_stats_t s = {.size = sizeof s, .elapsed_ns = 100000 + 7 * k, .width = 1 + k % 4};
+    uint64_t whole = s.width * s.elapsed_ns, left = k % 3 == 0 ? k % 5 : whole * (k % 11) / 10;
+    s.busy_ns = whole - left;
+    s.idle_fill_ns = left / 7;
+    s.idle_dependency_ns = s.awaited_ns = left / 3;
+    s.idle_runner_ns = left - left / 7 - left / 3;
+    assert_true(adds_up(&s));
+    ovl_stats_scale_lane(&s, 0.9 + (double)(k * 37 % 2000) * 1e-4);
+    assert_true(adds_up(&s));
+    assert_true(s.busy_ns <= whole * 2 && s.idle_runner_ns <= whole * 2); /* no part is below 0 */
+    assert_int_equal(s.idle_window_ns + s.idle_input_ns + s.idle_fixed_order_ns + s.idle_tail_ns, 0);
+  }
+}
+
+/* 3 x 30 x 0.7 is less than 63 as a double, and 30 x 0.7 is 21. */
+static void parts_that_are_rounded_down_still_add_up(void **state) {
+  (void)state;
+  ovl_lane_stats_t s = {.size = sizeof s, .busy_ns = 80, .elapsed_ns = 30, .width = 3, .idle_fill_ns = 10};
+  ovl_stats_scale_lane(&s, 0.7);
+  assert_int_equal(s.elapsed_ns, 21);
+  assert_int_equal(s.busy_ns, 56);
+  assert_int_equal(s.idle_fill_ns, 7);
 }
 
 /* ---- without statistics ------------------------------------------------------------------------------------------ */
@@ -251,6 +302,9 @@ static void without_statistics_there_are_counts_and_the_time_elapsed(void **stat
   assert_string_equal(s.finding, "");
   assert_int_equal(lane_stats_of(p, 1).ops, 20);
   assert_int_equal(lane_stats_of(p, 1).busy_ns, 0);
+  ovl_lane_stats_t lane = lane_stats_of(p, 2);
+  assert_int_equal(idle_of(&lane), 0);
+  assert_int_equal(stage_stats_of(p, 2).delay_total_ns + stage_stats_of(p, 2).delay_max_ns, 0);
   assert_int_equal(stage_stats_of(p, 2).ops, 20);
   assert_int_equal(stage_stats_of(p, 2).total_ns + stage_stats_of(p, 2).max_ns, 0);
   ovl_pipeline_close(p, NULL);
@@ -360,7 +414,8 @@ static void watch(void *argument) {
     ovl_lane_stats_t lane = {.size = sizeof lane};
     if (ovl_pipeline_stats(w->p, &s) != 0 || !is_sound(&s, &before))
       atomic_fetch_add(&wrong, 1);
-    if (ovl_pipeline_lane_stats(w->p, (ovl_lane_t){1}, &lane) != 0 || lane.ops > WATCHED || lane.peak > 1)
+    if (ovl_pipeline_lane_stats(w->p, (ovl_lane_t){1}, &lane) != 0 || lane.ops > WATCHED || lane.peak > 1 ||
+        !adds_up(&lane))
       atomic_fetch_add(&wrong, 1);
     before = s;
     if (s.elapsed_ns > 0)
@@ -445,6 +500,8 @@ int main(void) {
       cmocka_unit_test(a_serial_run_takes_at_least_its_work),
       cmocka_unit_test(a_lane_that_is_three_wide_has_a_peak_of_three),
       cmocka_unit_test(a_correction_is_applied_to_every_time_and_to_no_count),
+      cmocka_unit_test(parts_that_are_corrected_still_add_up),
+      cmocka_unit_test(parts_that_are_rounded_down_still_add_up),
       cmocka_unit_test(without_statistics_there_are_counts_and_the_time_elapsed),
       cmocka_unit_test(before_the_first_run_all_is_zero),
       cmocka_unit_test(a_run_of_nothing_has_no_ratios),

@@ -36,6 +36,9 @@ static void a_starved_pool_is_found(void **state) {
   assert_true(s.concurrency <= 1.0);
   assert_true(s.pool_wait_ns > 0 && s.pool_wait_ns <= s.elapsed_ns);
   assert_non_null(strstr(s.finding, "UV_THREADPOOL_SIZE"));
+  char text[2000];
+  assert_true(ovl_pipeline_explain(p, text, sizeof text) > 0);
+  assert_non_null(strstr(text, "of 2 that could work 1 did; raise"));
   ovl_pipeline_close(p, NULL);
 }
 
