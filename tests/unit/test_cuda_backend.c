@@ -21,12 +21,11 @@ static void (*between)(void);   /* what somebody else does before each compute o
 static void begin(uint64_t seed) {
   stand_in_reset(seed);
   between = NULL;
-  for (int i = 0; i < 4; i++) {
-    if (i % 2 == 0)
-      assert_int_equal(backend_cuda_init(&cuda[i / 2], i / 2), 0);
+  for (int d = 0; d < STAND_IN_DEVICES; d++)
+    assert_int_equal(backend_cuda_init(&cuda[d], d), 0);
+  for (int i = 0; i < 4; i++)
     assert_int_equal(
         backend_cuda_stream(&cuda[i / 2], i % 2 ? BACKEND_CUDA_URGENT : BACKEND_CUDA_NORMAL, &streams[i]), 0);
-  }
   assert_int_equal(cudaSetDevice(0), 0);
   broken = cuda[0].device;
 }
@@ -253,6 +252,16 @@ static void a_wait_keeps_to_what_was_recorded_then(void **state) {
   table->event_destroy(&cuda[0], event);
 }
 
+static void events_take_no_time_unless_asked(void **state) {
+  (void)state;
+  for (int timing = 0; timing < 2; timing++) {
+    void *event;
+    assert_int_equal(cuda[0].device.event_create(&cuda[0], timing, &event), 0);
+    assert_int_equal(stand_in_event_flags(event), timing ? cudaEventDefault : cudaEventDisableTiming);
+    cuda[0].device.event_destroy(&cuda[0], event);
+  }
+}
+
 /* ---- the current device ---- */
 
 static int stay(void *context) {
@@ -422,6 +431,11 @@ static void what_stopped_the_device_is_told(void **state) {
 }
 
 /* ---- streams ---- */
+
+static void urgent_streams_go_first(void **state) {
+  (void)state;
+  assert_true(stand_in_priority(streams[1]) < stand_in_priority(streams[0]));
+}
 
 /* Somebody else's memset, say. */
 static void use_the_legacy_stream(void) {
@@ -636,11 +650,13 @@ int main(void) {
       CASE(what_is_not_recorded_or_not_waited_for_is_a_race),
       CASE(one_event_for_all_makes_followers_wait_too_long),
       CASE(a_wait_keeps_to_what_was_recorded_then),
+      CASE(events_take_no_time_unless_asked),
       CASE(a_device_is_made_current_or_cuda_refuses),
       CASE(asking_leaves_no_error_and_no_mode_behind),
       CASE(asking_does_not_disturb_a_capture),
       cmocka_unit_test(asking_makes_no_context_elsewhere),
       CASE(what_stopped_the_device_is_told),
+      CASE(urgent_streams_go_first),
       CASE(others_on_the_legacy_stream_do_not_order_ours),
       CASE(others_on_the_legacy_stream_do_not_end_our_capture),
       CASE(unfit_streams_are_refused),

@@ -191,6 +191,9 @@ uint32_t stand_in_held(void) { return machine.held; }
 uint32_t stand_in_waits_of_host(void) { return machine.waits_of_host; }
 int stand_in_has_context(int device) { return machine.contexts[device]; }
 
+int stand_in_priority(cudaStream_t stream) { return stream->priority; }
+unsigned stand_in_event_flags(cudaEvent_t event) { return event->flags; }
+
 uint64_t stand_in_memory(void) {
   uint64_t sum = 0;
   for (int c = 0; c < STAND_IN_CELLS; c++)

@@ -46,6 +46,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   int device;
+  unsigned flags;
   bool recorded;
   deps_t snapshot;
   capture_t *capture; /* that it was last recorded in, perhaps ended; NULL: it was not */

@@ -56,6 +56,10 @@ uint32_t stand_in_races(void);
 uint32_t stand_in_waits_of_host(void); /* launches that met a full queue */
 int stand_in_has_context(int device);
 
+/* What they were made with. */
+int stand_in_priority(cudaStream_t stream);
+unsigned stand_in_event_flags(cudaEvent_t event);
+
 /* What is in all cells, as one number; and 0 in each. */
 uint64_t stand_in_memory(void);
 void stand_in_clear_memory(void);
