@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* CUDA for device lanes: an ovl_device_t for one GPU, and streams that suit it.
- * Plain C on the runtime API (11.4 or later); copy this pair of files into your project.
+ * Plain C on the runtime API (CUDA 11 or later); copy this pair of files into your project.
  *
  * All GPUs of the process are of one sync domain: they wait for each other's events, and the host waits for none. */
 #ifndef EXAMPLES_CUDA_STREAM_BACKEND_CUDA_H
