@@ -47,8 +47,7 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   unsigned flags;
-  bool recorded;
-  deps_t snapshot;
+  deps_t snapshot;    /* empty before it is recorded */
   capture_t *capture; /* that it was last recorded in, perhaps ended; NULL: it was not */
 };
 

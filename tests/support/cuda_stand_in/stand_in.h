@@ -13,7 +13,8 @@
  * - The legacy stream waits for all blocking streams of its device, and they for it.
  * - Captures: modes and whom they forbid what (900), invalidation (901), merging two (902), ending elsewhere (903), forks
  *   that did not join (904), dependencies from outside (905), the legacy stream (906), asking for captured events (907),
- *   ending on another thread (908). An eager wait for an event of a capture that has ended gives 907, too.
+ *   ending on another thread (908). Where CUDA's documentation does not say so, a wait for an event of a capture that has
+ *   ended gives 907, and one in a capture for an event that was never recorded 905.
  * - A work that fails stops its device: all calls that concern it give that error from then on.
  * - A device takes so many works before launching waits for it. */
 #ifndef TEST_SUPPORT_STAND_IN_H

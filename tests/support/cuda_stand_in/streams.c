@@ -118,7 +118,6 @@ static cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
     code = health(stream->device);
   if (code != cudaSuccess)
     return code;
-  event->recorded = true;
   event->capture = stream->capture;
   event->snapshot = stream->capture != NULL ? stream->captured : deps_of_next(stream);
   return cudaSuccess;
@@ -135,7 +134,7 @@ static cudaError_t wait(cudaStream_t stream, cudaEvent_t event) {
   cudaError_t code = check_stream(stream);
   if (code == cudaSuccess)
     code = health(stream->device);
-  if (code != cudaSuccess || !event->recorded)
+  if (code != cudaSuccess)
     return code;
   if (stream->capture != NULL || event->capture != NULL)
     return capture_wait(stream, event);
