@@ -88,7 +88,9 @@ static unsigned choose_size(const program_t *program, unsigned there) {
 static int run_program(program_t *program) {
   unsigned there;
   int code = team_count_gpus(&there);
-  if (code != 0 || there == 0)
+  if (code < 0)
+    return check(EXIT_FAULT, "its process failed", "cudaGetDeviceCount()");
+  if (code > 0 || there == 0)
     return skip(code);
   unsigned size = choose_size(program, there);
   if (size == 0)

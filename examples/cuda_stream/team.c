@@ -42,8 +42,7 @@ int team_count_gpus(unsigned *count) {
     answer->code = (int)cudaGetDeviceCount(&answer->count);
     _exit(EXIT_SUCCESS);
   }
-  int code = child > 0 && waitpid(child, &status, 0) == child && succeeded(status) ? answer->code
-                                                                                   : (int)cudaErrorUnknown;
+  int code = child > 0 && waitpid(child, &status, 0) == child && succeeded(status) ? answer->code : -1;
   *count = code == 0 ? (unsigned)answer->count : 0;
   if (answer != NULL)
     (void)munmap(answer, sizeof *answer);

@@ -22,7 +22,8 @@ typedef struct team {
   team_page_t *page;
 } team_t;
 
-/* How many GPUs there are. Asks in a process of its own: who has called CUDA must not fork. 0, or CUDA's code. */
+/* How many GPUs there are. Asks in a process of its own: who has called CUDA must not fork. 0, CUDA's code,
+ * or -1: that process failed. */
 int team_count_gpus(unsigned *count);
 
 /* Runs `member` in a process for each of `size` GPUs. When one does not return 0, the others are ended. 0, or -1. */
