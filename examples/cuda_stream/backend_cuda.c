@@ -10,7 +10,7 @@ static const char domain;
 
 static int ordinal_of(const void *context) { return ((const backend_cuda_t *)context)->ordinal; }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static int enter(void *context) { return (int)cudaSetDevice(ordinal_of(context)); }
 
@@ -38,10 +38,10 @@ static int stream_wait(void *context, void *stream, void *event) {
   return backend_cuda_refuses(stream) != NULL ? OVL_EINVAL : (int)cudaStreamWaitEvent(stream, event, 0);
 }
 
-/* A thread that asks is perhaps new and on GPU 0, where asking would make a context that nobody needs (half a GB): so the
- * GPU is set first. While another thread captures in CUDA's global mode asking is forbidden and ends that capture, unless
- * this thread says that it knows what it does. And "not ready" must not be found later by somebody who looks for the
- * error of a kernel launch. */
+/* A thread that asks is perhaps new and on GPU 0, where asking would make a context that nobody needs (half a GB): so
+ * the GPU is set first. While another thread captures in CUDA's global mode asking is forbidden and ends that
+ * capture, unless this thread says that it knows what it does. And "not ready" must not be found later by somebody
+ * who looks for the error of a kernel launch. */
 static int event_query(void *context, void *event) {
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   int code = enter(context);
@@ -85,7 +85,7 @@ int backend_cuda_init(backend_cuda_t *cuda, int ordinal) {
   return enter(cuda);
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 int backend_cuda_stream(const backend_cuda_t *cuda, backend_cuda_priority_t priority, cudaStream_t *stream) {
   int least = 0, greatest = 0; /* the greatest is the smaller number */

@@ -28,8 +28,8 @@ int backend_cuda_init(backend_cuda_t *cuda, int ordinal);
  * not order it. The caller's to cudaStreamDestroy, once the pipelines that use it are closed. 0, or CUDA's code. */
 int backend_cuda_stream(const backend_cuda_t *cuda, backend_cuda_priority_t priority, cudaStream_t *stream);
 
-/* Why no lane or origin can be this stream, in words; NULL: it can. The table's entries return OVL_EINVAL for those: 0 and
- * cudaStreamLegacy wait for all blocking streams of the GPU, which ends the overlap, and cannot be captured;
+/* Why no lane or origin can be this stream, in words; NULL: it can. The table's entries return OVL_EINVAL for those:
+ * 0 and cudaStreamLegacy wait for all blocking streams of the GPU, which ends the overlap, and cannot be captured;
  * cudaStreamPerThread is another stream in each thread. */
 const char *backend_cuda_refuses(cudaStream_t stream);
 

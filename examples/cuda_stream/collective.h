@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives between the GPUs of a team: collective_nccl.c where NCCL was found, else collective_none.c, with which a team
- * has one GPU. */
+/* Collectives between the GPUs of a team: collective_nccl.c where NCCL was found, else collective_none.c, with which
+ * a team has one GPU. */
 #ifndef EXAMPLES_CUDA_STREAM_COLLECTIVE_H
 #define EXAMPLES_CUDA_STREAM_COLLECTIVE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Overlaps matrix products with communication on the streams of GPUs: collectives between several, copies to the host and
- * back with one. Runs serially, overlapped, and overlapped in a captured graph; all must end with the same bits. */
+/* Overlaps matrix products with communication on the streams of GPUs: collectives between several, copies to the host
+ * and back with one. Runs serially, overlapped, and overlapped in a captured graph; all must end with the same bits. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ typedef struct program {
   uint64_t repeats;
 } program_t;
 
-/* ---- what is printed ----------------------------------------------------------------------------------------------- */
+/* ---- what is printed --------------------------------------------------------------------------------------------- */
 
 static const char *words_of(const team_t *team, collective_kind_t kind) {
   static const char *const collectives[] = {"all-reduce", "reduce-scatter", "all-gather"};
@@ -52,7 +52,7 @@ static void print_report(const member_t *member, const program_t *program) {
          program->repeats);
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static int run_member(const team_t *team, void *data) {
   const program_t *program = data;
@@ -70,7 +70,7 @@ static int skip(int code) {
   return report_flush(PROGRAM, EXIT_SKIPPED);
 }
 
-/* How many GPUs are used of those that there are; 0: what was asked for does not go, and one line on stderr said why. */
+/* How many GPUs are used of those that there are; 0: that does not go, and one line on stderr said why. */
 static unsigned choose_size(const program_t *program, unsigned there) {
   unsigned most = there < TEAM_MOST ? there : TEAM_MOST;
   unsigned size = program->gpus > 0 ? (unsigned)program->gpus : collective_possible() ? most : 1;

@@ -19,7 +19,7 @@ static size_t received(const gpu_t *gpu) {
   return collective_received(gpu->team, gpu->plan.kind, count_of(gpu));
 }
 
-/* ---- set-up -------------------------------------------------------------------------------------------------------- */
+/* ---- set-up ------------------------------------------------------------------------------------------------------ */
 
 static int make_streams(gpu_t *gpu) {
   int code = CUDA(backend_cuda_init(&gpu->cuda, (int)gpu->team->rank));
@@ -108,7 +108,7 @@ void gpu_finish(gpu_t *gpu) {
   free(gpu->host);
 }
 
-/* ---- what the lanes do --------------------------------------------------------------------------------------------- */
+/* ---- what the lanes do ------------------------------------------------------------------------------------------- */
 
 int gpu_multiply(gpu_t *gpu, uint64_t microbatch, uint32_t slot) {
   const float one = 1, zero = 0;
@@ -147,7 +147,7 @@ int gpu_wait(gpu_t *gpu, cudaEvent_t event) {
   return check(code, cudaGetErrorString((cudaError_t)code), "cudaEventQuery");
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 int gpu_clear_results(gpu_t *gpu) {
   size_t bytes = (size_t)gpu->plan.microbatches * received(gpu) * sizeof(float);

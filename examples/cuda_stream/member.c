@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* First an eager run to warm up: it makes the pipeline's events, and cuBLAS and NCCL set up what no capture allows. Then
- * serial ones with timing events around each op, whose means become the cost hints; then those that count. */
+/* First an eager run to warm up: it makes the pipeline's events, and cuBLAS and NCCL set up what no capture allows.
+ * Then serial ones with timing events around each op, whose means become the cost hints; then those that count. */
 #include "cuda_stream/member.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "cuda_stream/ranges.h"
 #include "parts/report.h"
 
-/* ---- ops ----------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 static cudaEvent_t *marks_of(const member_t *member, uint64_t microbatch, int communicates) {
   return &member->marks[4 * microbatch + (communicates ? 2 : 0)];
@@ -44,7 +44,7 @@ static uint64_t cost_of(const ovl_op_t *op) {
   return member->costs[op->stage.id == member->communicate.id];
 }
 
-/* ---- the pipeline -------------------------------------------------------------------------------------------------- */
+/* ---- the pipeline ------------------------------------------------------------------------------------------------ */
 
 static int add_lane(member_t *member, const char *name, ovl_role_t role, cudaStream_t stream,
                     ovl_lane_t *lane) {
@@ -103,7 +103,7 @@ static int make_events(member_t *member) {
   return code;
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 static int enqueue(member_t *member, ovl_mode_t mode) {
   ovl_enqueue_t call;
@@ -163,7 +163,7 @@ static int run_timed(member_t *member, member_run_t run) {
   return code == 0 ? gpu_hash_results(&member->gpu, &member->hashes[run]) : code;
 }
 
-/* ---- what an op takes ---------------------------------------------------------------------------------------------- */
+/* ---- what an op takes -------------------------------------------------------------------------------------------- */
 
 static uint64_t mean_of(const member_t *member, int communicates, int *code) {
   uint64_t sum_ns = 0;
@@ -213,7 +213,7 @@ static int compare_orders(member_t *member) {
   return 0;
 }
 
-/* ---- the graph ----------------------------------------------------------------------------------------------------- */
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
 
 /* Other threads may do as they like meanwhile. The capture is ended whatever happened in it. */
 static int capture(member_t *member) {
@@ -229,7 +229,7 @@ static int capture(member_t *member) {
       cudaGraphInstantiateWithFlags(&member->exec, member->graph, cudaGraphInstantiateFlagUseNodePriority));
 }
 
-/* ---- the member ---------------------------------------------------------------------------------------------------- */
+/* ---- the member -------------------------------------------------------------------------------------------------- */
 
 static int set_up(member_t *member, const gpu_plan_t *plan) {
   int code = gpu_init(&member->gpu, member->team, plan);

@@ -21,8 +21,8 @@ typedef struct reference {
 /* dimension x dimension numbers from -2 to 2, column by column. */
 void reference_fill(float *matrix, size_t dimension, uint64_t seed);
 
-/* How many of the product's columns are wrong; -1: no memory. Takes n^2 steps instead of n^3: both sides are multiplied by
- * a row of random numbers. A wrong column gets through once in a thousand. */
+/* How many of the product's columns are wrong; -1: no memory. Takes n^2 steps instead of n^3: both sides are
+ * multiplied by a row of random numbers. A wrong column gets through once in a thousand. */
 int64_t reference_wrong_columns(const float *product, size_t dimension, const reference_t *what);
 
 #endif

@@ -30,7 +30,7 @@ static pid_t fork_flushed(void) {
 
 static int succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS; }
 
-/* ---- counting ------------------------------------------------------------------------------------------------------ */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 int team_count_gpus(unsigned *count) {
   struct {
@@ -49,7 +49,7 @@ int team_count_gpus(unsigned *count) {
   return code;
 }
 
-/* ---- members ------------------------------------------------------------------------------------------------------- */
+/* ---- members ----------------------------------------------------------------------------------------------------- */
 
 static int make_barrier(team_page_t *page, unsigned size) {
   pthread_barrierattr_t attributes;

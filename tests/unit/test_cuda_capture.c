@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Shows that what ovl_pipeline_enqueue puts on streams by examples/cuda_stream/backend_cuda.c can be captured and replayed,
- * and what CUDA's rules about captures, which the stand-in knows, do to backends that break them. Nothing here has run on
- * a GPU. */
+/* Shows that what ovl_pipeline_enqueue puts on streams by examples/cuda_stream/backend_cuda.c can be captured and
+ * replayed, and what CUDA's rules about captures, which the stand-in knows, do to backends that break them. Nothing
+ * here has run on a GPU. */
 #include <uv.h>
 
 #include "support/cuda_stand_in/rig.h"

@@ -9,9 +9,10 @@ void invalidate(capture_t *capture) {
     capture->invalid = true;
 }
 
-/* ---- what is forbidden --------------------------------------------------------------------------------------------- */
+/* ---- what is forbidden ------------------------------------------------------------------------------------------- */
 
-/* Of its own captures a thread minds all but relaxed ones, of others' the global ones, if it is in global mode itself. */
+/* Of its own captures a thread minds all but relaxed ones, of others' the global ones, if it is in global mode
+ * itself. */
 static bool forbids(const capture_t *capture, const thread_state_t *thread) {
   if (!capture->active || thread->mode == cudaStreamCaptureModeRelaxed)
     return false;
@@ -59,7 +60,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
   return call_end(code);
 }
 
-/* ---- capturing ----------------------------------------------------------------------------------------------------- */
+/* ---- capturing --------------------------------------------------------------------------------------------------- */
 
 static cudaError_t begin(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
   if (stream == NULL)
@@ -182,7 +183,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   return call_end(code != cudaSuccess ? code : end(stream_of(stream), graph));
 }
 
-/* ---- graphs -------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   cudaError_t code = call_begin();

@@ -18,7 +18,7 @@ void insist_that(bool holds, const char *words) {
   abort();
 }
 
-/* ---- threads and calls --------------------------------------------------------------------------------------------- */
+/* ---- threads and calls ------------------------------------------------------------------------------------------- */
 
 thread_state_t *this_thread(void) {
   static _Thread_local thread_state_t state;
@@ -62,7 +62,7 @@ void stand_in_hold(int hold) { machine.held_back = hold != 0; }
 
 void stand_in_set_queue(uint32_t capacity) { machine.queue = capacity; }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 void deps_add(deps_t *deps, uint32_t node) {
   for (uint32_t i = 0; i < deps->count; i++)
@@ -126,7 +126,7 @@ uint32_t put_node(int device, const deps_t *deps, const stand_in_work_t *work) {
   return machine.node_count++;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t sum, uint64_t number) {
   sum = (sum ^ number) * UINT64_C(0x9e3779b97f4a7c15);
@@ -182,7 +182,7 @@ void stand_in_finish(void) {
   pthread_mutex_unlock(&mutex);
 }
 
-/* ---- looking ------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 uint64_t stand_in_time(void) { return machine.time; }
 uint32_t stand_in_works(void) { return machine.work_count; }

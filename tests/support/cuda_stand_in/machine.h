@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of the stand-in: nodes, each of which waits for earlier ones, and who holds what. All of it is protected by
- * the one mutex that call_begin() takes. */
+/* The inside of the stand-in: nodes, each of which waits for earlier ones, and who holds what. All of it is protected
+ * by the one mutex that call_begin() takes. */
 #ifndef TEST_SUPPORT_STAND_IN_MACHINE_H
 #define TEST_SUPPORT_STAND_IN_MACHINE_H
 
@@ -98,8 +98,8 @@ extern machine_t machine;
 #define insist(condition) insist_that(condition, #condition)
 void insist_that(bool holds, const char *words);
 
-/* Around each call. begin: takes the mutex, lets the device go on a little, and says what stopped the current device, if
- * anything did. end: keeps an error as the thread's last, and returns it. */
+/* Around each call. begin: takes the mutex, lets the device go on a little, and says what stopped the current device,
+ * if anything did. end: keeps an error as the thread's last, and returns it. */
 cudaError_t call_begin(void);
 cudaError_t call_end(cudaError_t code);
 thread_state_t *this_thread(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What tests of the CUDA backend start from: both devices of the stand-in with two streams each, a pipeline of two lanes,
- * and somebody on another thread who asks for an event. */
+/* What tests of the CUDA backend start from: both devices of the stand-in with two streams each, a pipeline of two
+ * lanes, and somebody on another thread who asks for an event. */
 #ifndef TEST_SUPPORT_STAND_IN_RIG_H
 #define TEST_SUPPORT_STAND_IN_RIG_H
 

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* A stand-in for CUDA's runtime: the calls that a backend and its tests make, on two devices that do not exist. It knows
- * the rules which CUDA's documentation states, so that code written against CUDA can be shown to break them without a GPU.
- * What passes here has not been run on a GPU, and no time it gives is a measurement.
+/* A stand-in for CUDA's runtime: the calls that a backend and its tests make, on two devices that do not exist. It
+ * knows the rules which CUDA's documentation states, so that code written against CUDA can be shown to break them
+ * without a GPU. What passes here has not been run on a GPU, and no time it gives is a measurement.
  *
- * - Works run in virtual time, and in an order that a seed chooses: any that their streams and events allow. Some of it
- *   happens at each call, as if the device went on meanwhile; all of it in stand_in_finish().
- * - A work says which memory cells it reads and writes. Two that meet in a cell and that nothing orders are a race, found
- *   when the later one is launched, whatever the order they then run in. What is in the cells in the end tells what ran.
+ * - Works run in virtual time, and in an order that a seed chooses: any that their streams and events allow. Some of
+ *   it happens at each call, as if the device went on meanwhile; all of it in stand_in_finish().
+ * - A work says which memory cells it reads and writes. Two that meet in a cell and that nothing orders are a race,
+ *   found when the later one is launched, whatever the order they then run in. What is in the cells in the end tells
+ *   what ran.
  * - Events are snapshots. Waiting for one keeps to what was recorded then; one that was never recorded is done.
  * - Each thread has a current device, a capture mode and a last error. A call makes a context on the current device.
  * - An event is recorded on its own device alone (400), and work launched on that of its stream (400).
  * - The legacy stream waits for all blocking streams of its device, and they for it.
- * - Captures: modes and whom they forbid what (900), invalidation (901), merging two (902), ending elsewhere (903), forks
- *   that did not join (904), dependencies from outside (905), the legacy stream (906), asking for captured events (907),
- *   ending on another thread (908). Where CUDA's documentation does not say so, a wait for an event of a capture that has
- *   ended gives 907, and one in a capture for an event that was never recorded 905.
+ * - Captures: modes and whom they forbid what (900), invalidation (901), merging two (902), ending elsewhere (903),
+ *   forks that did not join (904), dependencies from outside (905), the legacy stream (906), asking for captured
+ *   events (907), ending on another thread (908). Where CUDA's documentation does not say so, a wait for an event of
+ *   a capture that has ended gives 907, and one in a capture for an event that was never recorded 905.
  * - A work that fails stops its device: all calls that concern it give that error from then on.
  * - A device takes so many works before launching waits for it. */
 #ifndef TEST_SUPPORT_STAND_IN_H

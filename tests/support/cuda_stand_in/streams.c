@@ -6,7 +6,7 @@
 
 enum { GREATEST_PRIORITY = -5 };
 
-/* ---- devices ------------------------------------------------------------------------------------------------------- */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 /* Since CUDA 12 it makes the context at once. */
 cudaError_t cudaSetDevice(int device) {
@@ -22,7 +22,7 @@ cudaError_t cudaGetLastError(void) {
   return call_end(stopped) != cudaSuccess ? stopped : last;
 }
 
-/* ---- streams ------------------------------------------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 
 bool is_legacy(const struct CUstream_st *stream) { return stream == &machine.legacy[stream->device]; }
 
@@ -90,7 +90,7 @@ cudaError_t stand_in_launch(cudaStream_t stream, const stand_in_work_t *work) {
   return call_end(code != cudaSuccess ? code : launch(stream_of(stream), work));
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
   cudaError_t code = call_begin();
