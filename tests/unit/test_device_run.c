@@ -526,7 +526,7 @@ static void dumps_and_findings_name_the_users_stages(void **state) {
   (void)state;
   uv_loop_t loop;
   ovl_pipeline_options_t options = pipeline_options(0);
-  ahead_t ahead = {.p = begin_shape(2, &options), .expected = 3};
+  ahead_t ahead = {.p = begin_shape(2, &options), .expected = 2};
   add_any(ahead.p, add_device_lane(ahead.p, 0), 0, true);
   add_any(ahead.p, add_device_lane(ahead.p, 0), 0, true);
   add_any(ahead.p, add_lane(ahead.p, OVL_LANE_POOL, 1), -1, true);
