@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* Shows device lanes on a device whose streams are threads: slots are kept apart also when one side is late, and a device that
+ * fails at any point ends the run with its code and leaves nothing hanging. */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "device_threads.h"
+#include "support/describe.h"
+#include "support/watchdog.h"
+
+enum { MICROBATCHES = 40, WINDOW = 2, STAGES = 3 };
+
+static device_threads_t device;
+static device_threads_stream_t *streams[STAGES];
+
+/* A slot goes round: compute fills it, comm empties it, and who finds it otherwise came too early or too late. */
+static atomic_ullong slots[WINDOW];
+static atomic_uint wrong, computed, sent, logged;
+
+typedef struct piece {
+  uint64_t microbatch;
+  uint32_t slot;
+} piece_t;
+
+static piece_t pieces[2][MICROBATCHES];
+
+static void compute(void *data) {
+  const piece_t *piece = data;
+  atomic_fetch_add(&wrong, atomic_exchange(&slots[piece->slot], piece->microbatch + 1) != 0);
+  atomic_fetch_add(&computed, 1);
+}
+
+static void send_on(void *data) {
+  const piece_t *piece = data;
+  atomic_fetch_add(&wrong, atomic_exchange(&slots[piece->slot], 0) != piece->microbatch + 1);
+  atomic_fetch_add(&wrong, atomic_fetch_add(&sent, 1) != piece->microbatch);
+}
+
+static int put(ovl_op_t *op, int kind, device_threads_work_cb work) {
+  pieces[kind][op->microbatch] = (piece_t){.microbatch = op->microbatch, .slot = op->slot};
+  return device_threads_launch(op->stream, work, &pieces[kind][op->microbatch]);
+}
+
+static int run_compute(ovl_op_t *op) { return put(op, 0, compute); }
+static int run_comm(ovl_op_t *op) { return put(op, 1, send_on); }
+
+/* On the host: what it looks at has been sent. */
+static int run_log(ovl_op_t *op) {
+  atomic_fetch_add(&wrong, atomic_load(&sent) <= op->microbatch);
+  atomic_fetch_add(&logged, 1);
+  return 0;
+}
+
+static ovl_lane_t add_stream(ovl_pipeline_t *p, int index) {
+  ovl_lane_options_t options = lane_options(NULL, OVL_LANE_DEVICE, 0);
+  options.device = &device.table;
+  options.stream = streams[index];
+  return add_lane_with(p, &options);
+}
+
+static ovl_pipeline_t *make(bool log) {
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  add_stage(p, add_stream(p, 0), run_compute, NULL);
+  add_stage(p, add_stream(p, 1), run_comm, NULL);
+  if (log)
+    add_stage(p, add_lane(p, OVL_LANE_POOL, 1), run_log, NULL);
+  return p;
+}
+
+static int set_up(void **state) {
+  (void)state;
+  assert_int_equal(device_threads_init(&device), 0);
+  for (int i = 0; i < STAGES; i++)
+    assert_int_equal(device_threads_stream(&device, &streams[i]), 0);
+  for (int i = 0; i < WINDOW; i++)
+    atomic_store(&slots[i], 0);
+  atomic_store(&wrong, 0);
+  atomic_store(&computed, 0);
+  atomic_store(&sent, 0);
+  atomic_store(&logged, 0);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  device_threads_finish(&device);
+  return 0;
+}
+
+static void assert_all_done(void) {
+  assert_int_equal(atomic_load(&wrong), 0);
+  assert_int_equal(atomic_load(&computed), MICROBATCHES);
+  assert_int_equal(atomic_load(&sent), MICROBATCHES);
+}
+
+static void slots_are_kept_apart(void **state) {
+  (void)state;
+  for (int log = 0; log < 2; log++)
+    for (uint64_t delay = 0; delay <= 200000; delay += 200000) {
+      set_up(NULL);
+      device_threads_delay(&device, delay); /* events come late, and are asked for early */
+      ovl_pipeline_t *p = make(log);
+      watchdog_expect("a run on streams that are threads");
+      assert_int_equal(ovl_pipeline_run(p, MICROBATCHES), 0);
+      assert_all_done();
+      assert_int_equal(atomic_load(&logged), log ? MICROBATCHES : 0);
+      ovl_pipeline_close(p, NULL);
+      tear_down(NULL);
+    }
+}
+
+static void what_is_enqueued_is_done_in_order(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = make(false);
+  ovl_enqueue_t call;
+  ovl_enqueue_init(&call);
+  call.microbatches = MICROBATCHES;
+  call.origin = streams[2];
+  device_threads_delay(&device, 50000);
+  assert_int_equal(ovl_pipeline_enqueue(p, &call), 0);
+  device_threads_wait(streams[2]); /* which comes after all of it */
+  assert_all_done();
+  ovl_pipeline_close(p, NULL);
+}
+
+static void a_device_that_fails_ends_the_run(void **state) {
+  (void)state;
+  for (uint64_t works = 0; works < 2 * MICROBATCHES; works += 7) {
+    set_up(NULL);
+    ovl_pipeline_t *p = make(works % 2 == 0);
+    device_threads_fail(&device, works, 719);
+    watchdog_expect("a run on a device that fails");
+    assert_int_equal(ovl_pipeline_run(p, MICROBATCHES), OVL_EBADRESULT);
+    assert_int_equal(failure_of(p).native, 719);
+    assert_int_equal(atomic_load(&computed) + atomic_load(&sent), works);
+    ovl_pipeline_close(p, NULL);
+    tear_down(NULL);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(slots_are_kept_apart),
+      cmocka_unit_test_setup_teardown(what_is_enqueued_is_done_in_order, set_up, tear_down),
+      cmocka_unit_test(a_device_that_fails_ends_the_run),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
