@@ -238,6 +238,12 @@ static void draw_both(const experiment_t *experiment, FILE *out) {
   timeline_draw_scale(&timeline);
 }
 
+static void explain(const experiment_t *experiment, FILE *out) {
+  char text[4096];
+  if (ovl_pipeline_explain(experiment->pipeline, text, sizeof text) > 0)
+    fprintf(out, "\n%s", text);
+}
+
 /* ---- the program ---- */
 
 static int check(const overlap_run_t *run) {
@@ -260,6 +266,8 @@ static int run_experiment(experiment_t *experiment) {
     print_summary(experiment);
   if (experiment->options.timeline || !experiment->options.json)
     draw_both(experiment, experiment->options.json ? stderr : stdout);
+  if (experiment->options.explain)
+    explain(experiment, experiment->options.json ? stderr : stdout);
   if (overlap_sim_files_write(&experiment->files, experiment->pipeline, experiment->serial.bound_ns,
                               experiment->overlap.bound_ns) != 0)
     return EXIT_FAULT;

@@ -25,6 +25,7 @@ static const char usage[] =
     "      --timeline        draw both runs as text: the default, with --json on stderr\n"
     "      --svg=FILE        draw both runs into FILE, as SVG\n"
     "      --trace=FILE      write both runs into FILE, for ui.perfetto.dev or chrome://tracing\n"
+    "      --explain         say what bounds the overlapped run, and what to change; with --json on stderr\n"
     "  -h, --help            print this and exit\n"
     "\n"
     "Times are plain decimals such as 50, 0.25 or .5.\n"
@@ -64,8 +65,12 @@ static int take_file(const char *option, const char *value, const char **name) {
   return 0;
 }
 
-/* One would be written over the other. */
-static int check_files(const overlap_sim_options_t *options) {
+/* One file would be written over the other; and a simulation has nothing to be explained. */
+static int check_together(const overlap_sim_options_t *options) {
+  if (options->explain && options->virtual_time) {
+    fputs("overlap_sim: --explain tells of a run, and with --virtual there is none\n", stderr);
+    return -1;
+  }
   if (options->svg == NULL || options->trace == NULL || strcmp(options->svg, options->trace) != 0)
     return 0;
   return refuse("--trace", options->trace, "is what --svg names too");
@@ -88,6 +93,9 @@ static int take(overlap_sim_options_t *options, int option, const char *value) {
     return take_file("--trace", value, &options->trace);
   case 'l':
     options->timeline = 1;
+    return 0;
+  case 'e':
+    options->explain = 1;
     return 0;
   case 'j':
     options->json = 1;
@@ -116,6 +124,7 @@ overlap_sim_request_t overlap_sim_options_read(overlap_sim_options_t *options, i
       {"virtual", no_argument, NULL, 'v'},
       {"json", no_argument, NULL, 'j'},
       {"timeline", no_argument, NULL, 'l'},
+      {"explain", no_argument, NULL, 'e'},
       {"svg", required_argument, NULL, 's'},
       {"trace", required_argument, NULL, 't'},
       {"help", no_argument, NULL, 'h'},
@@ -132,5 +141,5 @@ overlap_sim_request_t overlap_sim_options_read(overlap_sim_options_t *options, i
     fprintf(stderr, "overlap_sim: unexpected argument '%s'\n", argv[optind]);
     return OVERLAP_SIM_REFUSED;
   }
-  return check_files(options) == 0 ? OVERLAP_SIM_RUN : OVERLAP_SIM_REFUSED;
+  return check_together(options) == 0 ? OVERLAP_SIM_RUN : OVERLAP_SIM_REFUSED;
 }

@@ -17,6 +17,7 @@ typedef struct overlap_sim_options {
   int json;
   int timeline;      /* draw the runs even beside JSON, then on stderr */
   int virtual_time;  /* simulate both runs: nobody sleeps, and the times are exact */
+  int explain;       /* say in words what bounds the overlapped run; not in virtual time */
   const char *svg;   /* a file's name, within argv; NULL: none */
   const char *trace; /* the same */
 } overlap_sim_options_t;

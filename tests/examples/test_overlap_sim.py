@@ -261,6 +261,28 @@ class Files(unittest.TestCase):
         self.assertEqual(len(rows(self.show("--timeline", "-n", "2", *QUICK))), 4)
 
 
+class Words(unittest.TestCase):
+    """--explain: the library's words on the overlapped run."""
+
+    def test_the_window_is_blamed_where_it_is_to_blame(self):
+        status, out, err = run("-w", "1", "-n", "8", "-c", "30", "-m", "15", "--explain")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r'(?m)^lane "compute": busy ')
+        self.assertRegex(out, r"(?m)^window-bound: .* raise the window of 1")
+        self.assertRegex(out, r"(?m)^what if: window 1 -> 2 would bring 1\.[2-9]")
+
+    def test_beside_json_the_words_are_on_stderr(self):
+        status, out, err = run("--explain", "--json", *QUICK)
+        self.assertEqual(status, 0)
+        self.assertEqual(set(json.loads(out)), set(KEYS))
+        self.assertIn("overlapped run: 8 microbatches", err)
+
+    def test_a_simulation_is_not_explained(self):
+        status, out, err = run("--explain", "--virtual")
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("--virtual", err)
+
+
 class Text(unittest.TestCase):
 
     def show(self, *arguments, **environment):
