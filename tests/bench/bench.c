@@ -37,7 +37,7 @@ const bench_scenario_t bench_scenarios[] = {
     {"idle", "processor time, in us a second, while a run waits for a foreign completion", bench_run_idle},
     {"timer", "the application's timer beside a saturated pipeline", bench_run_timer},
     {"simulator", "operations in virtual time", bench_run_simulator},
-    {"statistics", "empty operations with and without statistics", bench_run_statistics},
+    {"statistics", "empty operations with and without statistics and a trace", bench_run_statistics},
     {"sizes", "empty operations by the size of each dimension", bench_run_sizes},
 };
 

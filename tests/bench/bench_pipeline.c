@@ -52,6 +52,7 @@ ovl_pipeline_t *bench_pipeline_open(const bench_shape_t *shape) {
   options.queue = shape->queue;
   options.spin_ns = shape->spin_ns;
   options.no_stats = shape->no_stats;
+  options.trace = shape->trace;
   int status = ovl_pipeline_create(&pipeline, &options);
   if (status == 0)
     status = add_stages(pipeline, shape);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What an operation costs the library itself: operations that do nothing, by the size of each dimension
- * and with and without statistics; and what one costs the simulator. */
+ * with and without statistics and a trace; and what one costs the simulator. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <uv.h>
@@ -100,8 +100,10 @@ void bench_run_statistics(bench_t *bench, const bench_scenario_t *scenario) {
   cost_t costs[] = {
       {.label = "two lanes, statistics", .shape = {.lanes = 2, .stages = 2, .window = 8}},
       {.label = "two lanes, no_stats", .shape = {.lanes = 2, .stages = 2, .window = 8, .no_stats = true}},
+      {.label = "two lanes, and a trace", .shape = {.lanes = 2, .stages = 2, .window = 8, .trace = 4096}},
       {.label = "one lane, statistics", .shape = {.lanes = 1, .stages = 2, .window = 8}},
       {.label = "one lane, no_stats", .shape = {.lanes = 1, .stages = 2, .window = 8, .no_stats = true}},
+      {.label = "one lane, and a trace", .shape = {.lanes = 1, .stages = 2, .window = 8, .trace = 4096}},
   };
   begin(bench, scenario);
   measure_group(bench, scenario, costs, sizeof costs / sizeof costs[0]);
