@@ -35,6 +35,7 @@
   XX(EORDER, -20014, "an explicit order is incomplete, or contradicts the dependencies")     \
   XX(EDEVICE, -20015, "a lane's kind or device does not allow this call")                    \
   XX(ECAPTURE, -20016, "the capture of a stream was invalidated")                            \
+  XX(EPOISONED, -20017, "work on a device was given up; the pipeline can only be closed")    \
   XX(EITEMS, -20012, "items were submitted, so the run must be a streaming one")
 
 OVL_BEGIN_DECLS

@@ -90,6 +90,11 @@ typedef void (*ovl_stall_cb)(ovl_pipeline_t *p, const char *text);
  * `run` or another poll of the same lane. */
 typedef void (*ovl_poll_cb)(ovl_pipeline_t *p, ovl_lane_t lane, void *data);
 
+/* A lane's abort hook: the run has been stopped, by an error (with OVL_ON_ERROR_STOP), a cancel or a deadline, and other
+ * processes may wait for ops of this lane that will never be issued: ends that (ncclCommAbort, MPI_Abort). Called once in
+ * such a run, on the loop's thread, perhaps while callbacks of the lane are on their way; it must not block. */
+typedef void (*ovl_abort_cb)(ovl_pipeline_t *p, ovl_lane_t lane, void *data);
+
 /* A stage's cost hint: nanoseconds that this op is expected to take. Of op only pipeline, microbatch, slot, stage,
  * lane and data are set. Must depend on these alone, or the orders that are planned from it differ. */
 typedef uint64_t (*ovl_cost_cb)(const ovl_op_t *op);
@@ -127,6 +132,10 @@ typedef struct ovl_pipeline_options {
   /* Device lanes: how many microbatches may be issued and not known to be done; 0: twice the window. At least the window,
    * and the window alone where on_microbatch is set, for it may look at the slot. */
   uint32_t issue_ahead;
+  /* Device lanes: how long after the run has been stopped work that is not done is waited for; 0: until it is. After that its
+   * ops end with OVL_ETIMEDOUT, so that the run ends, but what the device still does with the slots is not known: the
+   * pipeline is poisoned, can only be closed, and does not destroy its events. */
+  uint64_t abandon_ns;
   size_t trace; /* keep records of the last so many ops, see ovl/trace.h; 0: of none */
   /* A stall: no op has started or ended for so long while a microbatch was in flight; 0: none is reported. Seen by a timer
    * of the loop, so in whole milliseconds, rounded up. More than the longest op takes, or that is reported too. */
@@ -143,7 +152,7 @@ typedef struct ovl_lane_options {
   uint32_t width;       /* ops at a time; 0: 1 */
   ovl_lane_kind_t kind; /* 0: OVL_LANE_POOL */
   ovl_order_t order;    /* 0: OVL_ORDER_READY */
-  void *data;           /* for poll */
+  void *data;           /* for poll and abort */
   ovl_poll_cb poll;     /* NULL: ops of this lane complete without help */
   uint64_t poll_max_ns; /* the longest pause between two polls; 0: 50 us. The pause starts short after
                            progress and grows. libuv's timers count milliseconds, so on a loop lane
@@ -152,6 +161,7 @@ typedef struct ovl_lane_options {
   void *
       stream; /* of that device. NULL: each ovl_pipeline_enqueue brings one. A device lane is always of fixed order,
                    so of width 1; it has no poll */
+  ovl_abort_cb abort; /* NULL: nobody waits for this lane */
 } ovl_lane_options_t;
 
 typedef struct ovl_stage_options {
@@ -277,7 +287,8 @@ OVL_EXTERN int ovl_pipeline_run(ovl_pipeline_t *p, uint64_t microbatches);
  *         OVL_ETOOBIG window x stages, or window + queue, is too large; OVL_EITEMS items were submitted and
  *         the run is not OVL_STREAMING;
  *         OVL_EORDER an explicit order is for another number of microbatches, or cannot be kept; OVL_ENOMEM;
- *         what uv_async_init returns. */
+ *         with device lanes also OVL_ECAPTURE a stream is capturing, OVL_EPOISONED, and what an entry of the device
+ *         returned; what uv_async_init returns. */
 OVL_EXTERN int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uint64_t microbatches,
                                   ovl_pipeline_cb done);
 

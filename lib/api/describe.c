@@ -135,6 +135,7 @@ int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, 
   *device = (ovl_lane_device_t){.given = o.device, .table = table, .stream = o.stream};
   *order = (ovl_order_list_t){0};
   *hooks = (ovl_lane_hooks_t){.poll = o.poll,
+                              .abort = o.abort,
                               .data = o.data,
                               .poll_max_ns = o.poll_max_ns != 0 ? o.poll_max_ns : OVL_DEFAULT_POLL_NS};
   p->lane_hooks.count++;

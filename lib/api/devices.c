@@ -105,6 +105,14 @@ static void fill_hooks(const ovl_pipeline_t *p, ovl_devices_t *devices) {
   }
 }
 
+static bool is_stopped(const ovl_pipeline_t *p) {
+  ovl_lock_t *lock = ovl_exec_lock_of(&p->exec);
+  ovl_lock(lock);
+  bool stopped = p->exec.core.stopped;
+  ovl_unlock(lock);
+  return stopped;
+}
+
 ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result) {
   ovl_devices_t *devices = ovl_memory_array(&p->memory, 1, sizeof *devices);
   *result = devices != NULL ? make_plan(p, plan, devices) : OVL_ENOMEM;
@@ -113,6 +121,8 @@ ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan,
   if (*result == 0)
     *result = ovl_issuer_init(&devices->issuer, &devices->issue, plan, devices->lanes, &p->memory);
   if (*result == 0) {
+    devices->issuer.abandon_ns = p->options.abandon_ns;
+    devices->issuer.is_stopped = is_stopped;
     fill_hooks(p, devices);
     return devices;
   }
@@ -153,8 +163,14 @@ uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage) {
 
 /* ---- a run ----------------------------------------------------------------------------------------------------------- */
 
+bool ovl_devices_poisoned(const ovl_pipeline_t *p) {
+  return p->devices != NULL && atomic_load(&p->devices->issuer.abandoned);
+}
+
 int ovl_devices_begin(ovl_pipeline_t *p, const char *call) {
   uint32_t lane;
+  if (ovl_devices_poisoned(p))
+    return ovl_refuse(p, OVL_EPOISONED, "%s: %s", call, ovl_strerror(OVL_EPOISONED));
   if (ovl_exec_in_flight(&p->exec))
     return ovl_refuse(p, OVL_EBUSY, "%s: %s", call, ovl_strerror(OVL_EBUSY));
   for (lane = 0; lane < p->lane_devices.count; lane++)

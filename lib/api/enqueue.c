@@ -4,6 +4,7 @@
  * runs all the same is decided by the core, as in every run. */
 #include <string.h>
 
+#include "api/devices.h"
 #include "api/options.h"
 #include "api/pipeline.h"
 #include "device/tracks.h"
@@ -42,6 +43,8 @@ static int check_call(ovl_pipeline_t *p, const ovl_enqueue_t *given, ovl_enqueue
                       (unsigned)p->lane_descs.count);
   if (ovl_exec_in_flight(&p->exec))
     return ovl_refuse(p, OVL_EBUSY, "enqueue: a run is in flight");
+  if (ovl_devices_poisoned(p))
+    return ovl_refuse(p, OVL_EPOISONED, "enqueue: %s", ovl_strerror(OVL_EPOISONED));
   return check_lanes(p);
 }
 
@@ -65,7 +68,7 @@ static int set_up(ovl_pipeline_t *p, ovl_enqueuer_t *q) {
 
 static void finish(const ovl_memory_t *memory, ovl_enqueuer_t *q) {
   if (q->tracks.plan != NULL)
-    ovl_tracks_finish(&q->tracks);
+    ovl_tracks_finish(&q->tracks, false);
   ovl_sim_finish(&q->sim);
   ovl_memory_free(memory, q->lanes);
   ovl_memory_free(memory, q);

@@ -52,7 +52,7 @@ void ovl_issuer_finish(ovl_issuer_t *issuer) {
   const ovl_memory_t memory = issuer->memory;
   for (uint32_t k = 0; issuer->tracks != NULL && k < issuer->issue->domain_count; k++)
     if (issuer->tracks[k].plan != NULL)
-      ovl_tracks_finish(&issuer->tracks[k]);
+      ovl_tracks_finish(&issuer->tracks[k], atomic_load(&issuer->abandoned));
   if (issuer->mutex_made)
     uv_mutex_destroy(&issuer->mutex);
   ovl_memory_free(&memory, issuer->watches);
@@ -91,6 +91,7 @@ int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, uint32_t *lane) {
   int r = make_tracks(issuer);
   if (r != 0)
     return r;
+  issuer->stopped_at = 0;
   for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
     atomic_store(&issuer->stages[s].skipped, 0);
   for (uint32_t k = 0; k < issuer->issue->domain_count; k++)
@@ -175,13 +176,26 @@ static int query(const ovl_issuer_t *issuer, const ovl_watch_t *watch) {
   return device->event_query(device->context, watch->event);
 }
 
+static bool is_over(ovl_issuer_t *issuer, const ovl_pipeline_t *p) {
+  if (issuer->abandon_ns == 0 || !issuer->is_stopped(p))
+    return false;
+  uint64_t now = uv_hrtime();
+  if (issuer->stopped_at == 0)
+    issuer->stopped_at = now;
+  return now - issuer->stopped_at >= issuer->abandon_ns;
+}
+
 void ovl_issuer_poll(ovl_pipeline_t *p, ovl_lane_t lane, void *data) {
   ovl_issuer_t *issuer = data;
-  (void)p;
+  bool over = is_over(issuer, p);
   (void)lane;
   for (ovl_watch_t *watch = take_all(issuer), *next; watch != NULL; watch = next) {
     next = watch->next;
     int result = query(issuer, watch);
+    if (result == OVL_PENDING && over) {
+      atomic_store(&issuer->abandoned, true);
+      result = OVL_ETIMEDOUT;
+    }
     if (result == OVL_PENDING)
       append(issuer, watch);
     else

@@ -37,6 +37,11 @@ typedef struct ovl_issuer {
   ovl_tracks_t *tracks;       /* by sync domain; each used by one thread at a time */
   ovl_issuer_stage_t *stages; /* by the user's stage */
   uint32_t ahead;
+  uint64_t abandon_ns;                         /* see ovl_pipeline_options_t */
+  bool (*is_stopped)(const ovl_pipeline_t *p); /* has the run been? */
+  uint64_t stopped_at;                         /* seen by the poll hook, which alone uses it; 0: not yet */
+  atomic_bool abandoned;                       /* some work has been given up */
+
   ovl_watch_t *watches; /* [watch][microbatch mod ahead] */
   uv_mutex_t mutex;     /* of the list: watches may begin at the same time */
   ovl_watch_t *first, **last;

@@ -144,7 +144,7 @@ int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_trac
   for (int set = 0; r == 0 && set < (tracks->origins ? OVL_EVENT_SETS : 1); set++)
     r = create_events(tracks, set);
   if (r != 0)
-    ovl_tracks_finish(tracks);
+    ovl_tracks_finish(tracks, false);
   return r;
 }
 
@@ -159,11 +159,11 @@ static void destroy_events(ovl_tracks_t *tracks, int set) {
     destroy(tracks, 0, tracks->fork[set]);
 }
 
-void ovl_tracks_finish(ovl_tracks_t *tracks) {
+void ovl_tracks_finish(ovl_tracks_t *tracks, bool leave_events) {
   const ovl_memory_t memory = tracks->memory;
   tracks->current = NULL;
   for (int set = 0; set < OVL_EVENT_SETS; set++) {
-    if (tracks->lanes != NULL)
+    if (tracks->lanes != NULL && !leave_events)
       destroy_events(tracks, set);
     ovl_memory_free(&memory, tracks->tails[set]);
     ovl_memory_free(&memory, tracks->events[set]);

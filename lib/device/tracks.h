@@ -79,7 +79,9 @@ typedef struct ovl_tracks {
  * held. */
 int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_options_t *options,
                     const ovl_memory_t *memory);
-void ovl_tracks_finish(ovl_tracks_t *tracks);
+
+/* leave_events: does not destroy them, for the device may still come to them. */
+void ovl_tracks_finish(ovl_tracks_t *tracks, bool leave_events);
 
 /* All return 0 or what an entry returned. */
 int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_track_lane_t *lanes,

@@ -121,6 +121,8 @@ static void reset(ovl_executor_t *x) {
   ovl_crew_reset(&x->crew);
   x->wake_sent = x->draining = x->collecting = false;
   x->faults_seen = 0;
+  x->abort_next = x->core.plan->lane_count;
+  x->aborted = false;
   x->loop_longest = 0;
 }
 

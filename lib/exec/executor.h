@@ -113,6 +113,7 @@ typedef struct ovl_stage_hooks {
 
 typedef struct ovl_lane_hooks {
   ovl_poll_cb poll;
+  ovl_abort_cb abort;
   void *data;
   uint64_t poll_max_ns;
 } ovl_lane_hooks_t;
@@ -161,6 +162,8 @@ typedef struct ovl_executor {
   bool draining;        /* the loop is draining: it looks again before it leaves */
   uint32_t faults_seen; /* of core.faults */
   uint32_t hooks_owed;
+  bool aborted;           /* abort hooks have been called for, which happens once in a run */
+  uint32_t abort_next;    /* the first lane that is still owed its abort hook; past the last: none is */
   uint64_t called;        /* the last call of a runner or the loop that none of them has followed; 0: none */
   uint32_t launch_lanes;  /* how many lanes launch */
   ovl_core_op_t *watched; /* ops in flight with a cancel hook or a deadline */

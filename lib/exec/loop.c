@@ -24,9 +24,11 @@ static bool core_owes(const ovl_core_t *core) {
          core->startable[OVL_LANE_LOOP] > 0 || ovl_core_over(core);
 }
 
+static bool abort_owed(const ovl_executor_t *x) { return x->abort_next < x->core.plan->lane_count; }
+
 bool ovl_loop_has_work(const ovl_executor_t *x) {
-  return x->hooks_owed > 0 || x->crew.short_handed || x->crew.asking > 0 || core_owes(&x->core) ||
-         room_owed(x);
+  return x->hooks_owed > 0 || abort_owed(x) || x->crew.short_handed || x->crew.asking > 0 ||
+         core_owes(&x->core) || room_owed(x);
 }
 
 /* ---- things owed to the user: each returns false if there was nothing of its kind ------------------------ */
@@ -53,6 +55,20 @@ static bool call_hook(ovl_executor_t *x) {
   if (op->busy == 0)
     ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
   return true;
+}
+
+static bool call_abort(ovl_executor_t *x) {
+  while (abort_owed(x)) {
+    uint32_t lane = x->abort_next++;
+    const ovl_lane_hooks_t *hooks = &x->lane_hooks[lane];
+    if (hooks->abort == NULL)
+      continue;
+    ovl_unlock(&x->lock);
+    hooks->abort(x->pipeline, (ovl_lane_t){lane + 1}, hooks->data);
+    ovl_lock(&x->lock);
+    return true;
+  }
+  return false;
 }
 
 static bool report_microbatch(ovl_executor_t *x) {
@@ -126,8 +142,8 @@ static bool poll_loop_lane(ovl_executor_t *x) {
 /* One thing that is owed; false: nothing is. What the user should hear first, comes first; news of room before
  * more ops, so that the queue is filled again while they run. */
 static bool do_one(ovl_executor_t *x) {
-  return tell_fault(x) || call_hook(x) || report_microbatch(x) || tell_room(x) || run_loop_op(x) ||
-         poll_loop_lane(x) || (ovl_core_over(&x->core) && ovl_loop_drop_item(x));
+  return tell_fault(x) || call_abort(x) || call_hook(x) || report_microbatch(x) || tell_room(x) ||
+         run_loop_op(x) || poll_loop_lane(x) || (ovl_core_over(&x->core) && ovl_loop_drop_item(x));
 }
 
 /* Works off what is owed until the budget is spent; true: nothing is left. */
@@ -144,7 +160,8 @@ static bool work_off(ovl_executor_t *x, uint64_t started) {
 
 /* After a turn the run has nothing left to do, and nobody is owed anything. */
 static bool is_complete(const ovl_executor_t *x) {
-  return ovl_core_over(&x->core) && x->hooks_owed == 0 && !x->core.tell_cancel && x->core.item_count == 0;
+  return ovl_core_over(&x->core) && x->hooks_owed == 0 && !abort_owed(x) && !x->core.tell_cancel &&
+         x->core.item_count == 0;
 }
 
 static void call_runners(ovl_executor_t *x) {

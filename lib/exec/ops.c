@@ -45,6 +45,10 @@ static void owe_hook(ovl_executor_t *x, ovl_core_op_t *op) {
  * were started to clean up after a failure are not. */
 static void mark_hooks(ovl_executor_t *x) {
   x->faults_seen = x->core.faults;
+  if (x->core.stopped && !x->aborted) {
+    x->aborted = true;
+    x->abort_next = 0;
+  }
   for (ovl_core_op_t *op = x->watched; op != NULL; op = op->watched_next)
     if (op->pub.status == 0 && (x->core.stopped || ovl_core_op_slot(&x->core, op)->fault.status != 0))
       owe_hook(x, op);

@@ -551,6 +551,104 @@ static void dumps_and_findings_name_the_users_stages(void **state) {
   assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* ---- when the device never answers ---- */
+
+static unsigned aborts;
+
+static void count_abort(ovl_pipeline_t *p, ovl_lane_t lane, void *data) {
+  (void)p;
+  assert_ptr_equal(data, &aborts);
+  assert_int_equal(lane.id, 2);
+  aborts++;
+}
+
+static void cancel_run(uv_timer_t *timer) {
+  assert_int_equal(ovl_pipeline_cancel(timer->data), 0);
+  uv_close((uv_handle_t *)timer, NULL);
+}
+
+static int ended_with;
+
+static void note_end(ovl_pipeline_t *p, int status) {
+  (void)p;
+  ended_with = status;
+}
+
+/* Nothing is ever done. It is cancelled after 10 ms, or an op has a deadline of 5 ms. */
+static ovl_pipeline_t *run_in_vain(bool deadline) {
+  uv_loop_t loop;
+  uv_timer_t timer;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  options.abandon_ns = 20000000;
+  ovl_pipeline_t *p = begin_shape(2, &options);
+  add_any(p, add_device_lane(p, 0), 0, true);
+  ovl_lane_options_t lane = lane_options("link", OVL_LANE_DEVICE, 0);
+  lane.device = &paper->devices[0];
+  lane.stream = paper_stream(paper, 0);
+  lane.abort = count_abort;
+  lane.data = &aborts;
+  ovl_stage_options_t stage = stage_options(add_lane_with(p, &lane), put, NULL);
+  stage.timeout_ns = deadline ? 5000000 : 0;
+  add_stage_with(p, &stage);
+  aborts = 0;
+  atomic_store(&paper->hold, 1);
+  watchdog_expect("a run whose device never answers");
+  assert_int_equal(uv_loop_init(&loop), 0);
+  assert_int_equal(ovl_pipeline_start(p, &loop, 10, note_end), 0);
+  assert_int_equal(uv_timer_init(&loop, &timer), 0);
+  timer.data = p;
+  if (!deadline)
+    assert_int_equal(uv_timer_start(&timer, cancel_run, 10, 0), 0);
+  else
+    uv_close((uv_handle_t *)&timer, NULL);
+  assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+  assert_int_equal(uv_loop_close(&loop), 0);
+  return p;
+}
+
+static void work_that_never_ends_is_abandoned(void **state) {
+  (void)state;
+  for (int deadline = 0; deadline < 2; deadline++) {
+    set_up(NULL);
+    ovl_pipeline_t *p = run_in_vain(deadline);
+    assert_int_equal(ended_with, deadline ? OVL_ETIMEDOUT : OVL_ECANCELED);
+    assert_int_equal(aborts, 1);
+    assert_int_equal(ovl_pipeline_run(p, 1), OVL_EPOISONED);
+    ovl_enqueue_t call;
+    ovl_enqueue_init(&call);
+    call.origin = &paper->streams[0];
+    assert_int_equal(ovl_pipeline_enqueue(p, &call), OVL_EPOISONED);
+    ovl_pipeline_close(p, NULL);
+    assert_true(paper->events_made > 0);
+    assert_int_equal(paper->events_ended, 0); /* the device may still come to them */
+    paper->events_ended = paper->events_made;
+    tear_down(NULL);
+  }
+}
+
+/* The hook is called for what fails, and not for what goes well. */
+static void only_runs_that_are_stopped_are_aborted(void **state) {
+  (void)state;
+  for (int fails_now = 0; fails_now < 2; fails_now++) {
+    set_up(NULL);
+    ovl_pipeline_options_t options = pipeline_options(0);
+    ovl_pipeline_t *p = begin_shape(2, &options);
+    add_any(p, add_lane(p, OVL_LANE_POOL, 1), -1, true);
+    ovl_lane_options_t lane = lane_options("net", OVL_LANE_POOL, 1);
+    lane.abort = count_abort;
+    lane.data = &aborts;
+    add_any(p, add_lane_with(p, &lane), -1, true);
+    fails = (ovl_stage_t){fails_now ? 1 : 99};
+    fails_in = 3;
+    fails_with = -77;
+    aborts = 0;
+    run(p, 10, fails_now ? -77 : 0);
+    assert_int_equal(aborts, fails_now);
+    ovl_pipeline_close(p, NULL);
+    tear_down(NULL);
+  }
+}
+
 /* ---- refusing ---- */
 
 static void runs_that_cannot_be_are_refused(void **state) {
@@ -590,6 +688,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(with_continue_the_others_go_on, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_device_that_fails_is_told, set_up, tear_down),
       cmocka_unit_test(a_device_that_refuses_is_told),
+      cmocka_unit_test(work_that_never_ends_is_abandoned),
+      cmocka_unit_test(only_runs_that_are_stopped_are_aborted),
       cmocka_unit_test_setup_teardown(dumps_and_findings_name_the_users_stages, set_up, tear_down),
       cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, set_up, tear_down),
   };
