@@ -41,8 +41,11 @@ static void poll_in_vain(ovl_pipeline_t *pipeline, ovl_lane_t lane, void *data) 
 
 static void complete_later(void *argument) {
   wait_for_t *w = argument;
+  ovl_op_t *op;
   uv_sleep(w->ms);
-  ovl_op_complete(atomic_load(&w->op), 0);
+  while ((op = atomic_load(&w->op)) == NULL) /* on a busy machine it may not have begun by now */
+    uv_sleep(1);
+  ovl_op_complete(op, 0);
 }
 
 static ovl_pipeline_t *open_pipeline(wait_for_t *w, ovl_lane_kind_t kind, ovl_poll_cb poll) {
@@ -64,6 +67,7 @@ static ovl_pipeline_t *open_pipeline(wait_for_t *w, ovl_lane_kind_t kind, ovl_po
 static void run_pipeline(wait_for_t *w, ovl_lane_kind_t kind, ovl_poll_cb poll) {
   ovl_pipeline_t *pipeline = open_pipeline(w, kind, poll);
   uv_thread_t thread;
+  atomic_store(&w->op, NULL);
   if (ovl_pipeline_start(pipeline, &w->loop, 1, NULL) != 0 ||
       uv_thread_create(&thread, complete_later, w) != 0)
     abort();
