@@ -18,9 +18,11 @@ OVL_BEGIN_DECLS
  * call with OVL_EBADRESULT and is kept as ovl_failure_t.native. `context` is handed to each of them. Streams and events
  * are whatever the device takes them for; libovl passes them on.
  *
- * All entries but event_create, event_destroy and event_query are called by the one thread that issues the device's work
- * at that time, after `enter` on the same thread: for ovl_pipeline_enqueue the caller's. No lock is held, none is called
- * on the loop's thread, and none may wait for work on a stream.
+ * event_record and stream_wait are called by the one thread that issues the device's work at that time, after `enter` on the
+ * same thread: for ovl_pipeline_enqueue the caller's, in a run one of libuv's pool, each op perhaps another. So a stream must
+ * mean the same on every thread. `enter`, event_create, event_destroy and is_capturing are called also by the threads that
+ * start, enqueue and close. No lock is held, and none may wait for work on a stream. What device is current afterwards is not
+ * restored.
  *
  * The table and what it points to belong to the caller and must live until the pipelines that use them are closed. Lanes
  * with one table are lanes of one device. */
@@ -36,11 +38,12 @@ typedef struct ovl_device {
   /* Makes the device current for this thread. cudaSetDevice; nothing for OpenCL. NULL: there is nothing to do. */
   int (*enter)(void *context);
 
-  /* Makes an event that has not been recorded. timing: not 0 if `elapsed` will be asked. Called when the pipeline is set
-   * up, by the first enqueue, after `enter`. cudaEventCreateWithFlags; OpenCL: memory for a cl_event. Required. */
+  /* Makes an event that has not been recorded. timing: not 0 if `elapsed` will be asked. Called by the first run and the first enqueue, after
+   * `enter`. cudaEventCreateWithFlags; OpenCL: memory for a cl_event. Required. */
   int (*event_create)(void *context, int timing, void **event);
 
-  /* Called once for each event, by ovl_pipeline_close, after `enter`. cudaEventDestroy. Required. */
+  /* Called once for each event, by ovl_pipeline_close, after `enter`; streams may still be on their way to it if the
+   * pipeline was enqueued. cudaEventDestroy. Required. */
   void (*event_destroy)(void *context, void *event);
 
   /* The event is done when all that is on the stream by now is. Recording again is fine as soon as every wait for the
@@ -87,7 +90,7 @@ static inline void ovl_enqueue_init(ovl_enqueue_t *enqueue) {
  * nothing. All lanes must be device lanes of one sync domain. The streams fork from `origin` and join it again, also when
  * a callback fails half-way. Ops are issued in the order in which ovl_pipeline_simulate starts them on the cost hints, so
  * the same call gives the same order, on every rank. Slots are reused on the device: an op that uses a slot first waits
- * for those that used it last, and all of a call for the one before it, if that was eager.
+ * for those that used it last, and all of an eager call for the eager one before it; so does a run for the eager call before it.
  *
  * While `origin` is capturing, all becomes part of the graph, always with the same shape for the same call. Events of
  * captured and of eager calls are not mixed. The first call makes the events: let it be an eager one.
@@ -95,7 +98,8 @@ static inline void ovl_enqueue_init(ovl_enqueue_t *enqueue) {
  * on_microbatch, on_failure, deadlines, cancel hooks and statistics have no part in it: when it returns nothing has ended.
  * The first error is kept for ovl_pipeline_failure.
  *
- * Thread: any, one call at a time, and none while a run is in flight. The first call freezes the description.
+ * Thread: any, one call at a time, and none while a run is in flight. The first call freezes the description. A callback of it
+ * may not close the pipeline, and all that changes or starts it is OVL_EBUSY there.
  * Errors: OVL_EINVAL p or enqueue is NULL, origin is NULL, a lane has no stream; OVL_ESTRUCTSIZE; OVL_EDEVICE a lane is no
  *         device lane, or they are of several domains; OVL_EBUSY; OVL_ETOOBIG; OVL_ENOMEM; OVL_EORDER as for start;
  *         OVL_ECAPTURE the capture was invalidated; what a callback or an entry of the table returned. */

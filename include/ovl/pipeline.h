@@ -173,7 +173,8 @@ typedef struct ovl_stage_options {
                           cancelled or outlives a deadline, on the loop's thread, perhaps while `run` is
                           still on its way; result ignored. The op is awaited all the same. */
   void *data;          /* op->data */
-  uint64_t timeout_ns; /* an op in flight for longer fails with OVL_ETIMEDOUT; 0: never. Seen by a timer
+  uint64_t timeout_ns; /* an op in flight for longer fails with OVL_ETIMEDOUT; 0: never. On a device lane
+                          it counts from when the op was issued, though it may wait behind others there. Seen by a timer
                           of the loop, so in whole milliseconds, rounded up. The op's slot is not
                           reused before the op has really ended. */
   uint64_t cost_ns;    /* a hint of how long an op takes, for simulations and planned orders; 0: 1 ns */
@@ -294,7 +295,8 @@ OVL_EXTERN int ovl_pipeline_start(ovl_pipeline_t *p, struct uv_loop_s *loop, uin
 
 /* Gives a streaming run its next microbatch. May be called before the run is started: items wait.
  * `item` may be NULL; it is passed through, never touched. Every accepted item gets exactly one
- * on_microbatch. At most window + queue items are held at a time.
+ * on_microbatch. At most window + queue items are held at a time (with
+ * device lanes issue_ahead + queue).
  * Errors: OVL_EAGAIN the queue is full; OVL_EPIPE after finish; OVL_ECANCELED the run has failed or
  *         been cancelled and not yet ended; OVL_EINVAL a counted run is in flight; OVL_EBUSY p is being
  *         closed; before the first run also OVL_ETOOBIG and OVL_ENOMEM. */

@@ -50,7 +50,8 @@ typedef struct ovl_stats {
  * to the nanosecond, in every snapshot (but with no_stats, where all of them are 0). Each free place is matched with
  * an op: with one that is ready (runner; or fixed_order, if it is another one's turn); those that are left with one
  * that waits (dependency); the rest has none (window, input or tail). Before its first op, fill stands for
- * dependency and window. */
+ * dependency and window.
+ * Of a device lane `ops` counts what was issued; how long that took is not known, and all times but elapsed_ns are 0. */
 typedef struct ovl_lane_stats {
   size_t size;
   uint64_t ops;

@@ -45,7 +45,7 @@ static bool add_name(ovl_pipeline_t *p, ovl_vector_t *names, const char *name, c
 /* ---- may it be described any more? ------------------------------------------------------------------------ */
 
 static int may_describe(ovl_pipeline_t *p, const char *call) {
-  if (ovl_exec_in_flight(&p->exec))
+  if (ovl_pipeline_is_busy(p))
     return ovl_refuse(p, OVL_EBUSY, "%s: a run is in flight", call);
   if (atomic_load(&p->frozen))
     return ovl_refuse(p, OVL_EFROZEN, "%s: the description is frozen since the first run or submit", call);
@@ -182,7 +182,8 @@ int ovl_pipeline_add_stage(ovl_pipeline_t *p, const ovl_stage_options_t *options
   ovl_stage_cost_t *cost = ovl_vector_next(&p->stage_costs, sizeof *cost, &p->memory);
   if (desc == NULL || hooks == NULL || cost == NULL || !add_name(p, &p->stage_names, o.name, "stage"))
     return ovl_refuse(p, OVL_ENOMEM, "add_stage: no memory for stage %u", (unsigned)p->stage_names.count + 1);
-  *desc = (ovl_stage_desc_t){.lane = o.lane.id - 1, .chained = !o.unchained, .always = o.always != 0};
+  *desc = (ovl_stage_desc_t){
+      .lane = o.lane.id - 1, .chained = !o.unchained, .always = o.always != 0, .deadline = o.timeout_ns != 0};
   *hooks = (ovl_stage_hooks_t){.run = o.run, .cancel = o.cancel, .data = o.data, .timeout_ns = o.timeout_ns};
   *cost = (ovl_stage_cost_t){.ns = o.cost_ns, .call = o.cost};
   p->stage_hooks.count++;

@@ -158,7 +158,9 @@ const char *ovl_run_stage_name(const ovl_pipeline_t *p, uint32_t stage) {
 /* ---- statistics ------------------------------------------------------------------------------------------------------ */
 
 uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage) {
-  return p->devices != NULL ? ovl_issuer_skipped(&p->devices->issuer, stage) : 0;
+  uint64_t ended = p->exec.core.tally.stages[stage].ops;
+  uint64_t skipped = p->devices != NULL ? ovl_issuer_skipped(&p->devices->issuer, stage) : 0;
+  return skipped < ended ? skipped : ended; /* the last may not have ended yet */
 }
 
 /* ---- a run ----------------------------------------------------------------------------------------------------------- */
@@ -167,16 +169,17 @@ bool ovl_devices_poisoned(const ovl_pipeline_t *p) {
   return p->devices != NULL && atomic_load(&p->devices->issuer.abandoned);
 }
 
-int ovl_devices_begin(ovl_pipeline_t *p, const char *call) {
+int ovl_devices_begin(ovl_pipeline_t *p, const char *call, uint64_t microbatches) {
   uint32_t lane;
   if (ovl_devices_poisoned(p))
     return ovl_refuse(p, OVL_EPOISONED, "%s: %s", call, ovl_strerror(OVL_EPOISONED));
-  if (ovl_exec_in_flight(&p->exec))
-    return ovl_refuse(p, OVL_EBUSY, "%s: %s", call, ovl_strerror(OVL_EBUSY));
+  int r = p->enqueuing ? OVL_EBUSY : ovl_exec_may_launch(&p->exec, microbatches);
+  if (r != 0)
+    return ovl_refuse(p, r, "%s: %s", call, ovl_strerror(r));
   for (lane = 0; lane < p->lane_devices.count; lane++)
     if (p->devices->lanes[lane].device != NULL && p->devices->lanes[lane].stream == NULL)
       return ovl_refuse(p, OVL_EINVAL, "%s: lane \"%.100s\" has no stream", call, ovl_lane_name(p, lane));
-  int r = ovl_issuer_begin(&p->devices->issuer, p->mode, &lane);
+  r = ovl_issuer_begin(&p->devices->issuer, p->mode, ovl_pipeline_enqueued_end(p), &lane);
   if (r == OVL_ECAPTURE)
     return ovl_refuse(p, r, "%s: the stream of lane \"%.100s\" is capturing; enqueue can be captured", call,
                       ovl_lane_name(p, lane));

@@ -21,13 +21,13 @@ typedef struct ovl_devices {
 ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result);
 void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory);
 
-/* Ops of a stage that count as run in the core, and were skipped: their callback was left out. Any thread. */
+/* Ops of a stage that count as run in the core, and were skipped: their callback was left out. With the lock. */
 uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage);
 
 /* Work has been given up: nothing but close may follow. Any thread. */
 bool ovl_devices_poisoned(const ovl_pipeline_t *p);
 
 /* For a run that is to start; refuses in words. */
-int ovl_devices_begin(ovl_pipeline_t *p, const char *call);
+int ovl_devices_begin(ovl_pipeline_t *p, const char *call, uint64_t microbatches);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct ovl_enqueuer {
   ovl_tracks_t tracks;
   ovl_sim_t sim;
   ovl_track_lane_t *lanes; /* of this call */
+  ovl_fault_t fault;       /* its first error */
 } ovl_enqueuer_t;
 
 /* ---- may it be enqueued? ------------------------------------------------------------------------------------------- */
@@ -41,7 +42,7 @@ static int check_call(ovl_pipeline_t *p, const ovl_enqueue_t *given, ovl_enqueue
   if (call->lane_streams != NULL && call->lane_count != p->lane_descs.count)
     return ovl_refuse(p, OVL_EINVAL, "enqueue: streams for %zu lanes, and there are %u", call->lane_count,
                       (unsigned)p->lane_descs.count);
-  if (ovl_exec_in_flight(&p->exec))
+  if (ovl_pipeline_is_busy(p))
     return ovl_refuse(p, OVL_EBUSY, "enqueue: a run is in flight");
   if (ovl_devices_poisoned(p))
     return ovl_refuse(p, OVL_EPOISONED, "enqueue: %s", ovl_strerror(OVL_EPOISONED));
@@ -72,6 +73,11 @@ static void finish(const ovl_memory_t *memory, ovl_enqueuer_t *q) {
   ovl_sim_finish(&q->sim);
   ovl_memory_free(memory, q->lanes);
   ovl_memory_free(memory, q);
+}
+
+void *ovl_pipeline_enqueued_end(const ovl_pipeline_t *p) {
+  return p->enqueuer != NULL && p->enqueuer->tracks.plan != NULL ? ovl_tracks_end(&p->enqueuer->tracks)
+                                                                 : NULL;
 }
 
 void ovl_pipeline_drop_enqueuer(ovl_pipeline_t *p) {
@@ -145,11 +151,11 @@ static void issue_all(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
 
 /* An error of the call itself, which no op is to blame for. */
 static void fault(ovl_pipeline_t *p, int result) {
-  if (result != 0 && p->enqueue_fault.status == 0)
-    p->enqueue_fault = (ovl_fault_t){.status = code_of(result),
-                                     .native = result > 0 ? result : 0,
-                                     .stage = OVL_NO_STAGE,
-                                     .microbatch = OVL_NO_MICROBATCH};
+  if (result != 0 && p->enqueuer->fault.status == 0)
+    p->enqueuer->fault = (ovl_fault_t){.status = code_of(result),
+                                       .native = result > 0 ? result : 0,
+                                       .stage = OVL_NO_STAGE,
+                                       .microbatch = OVL_NO_MICROBATCH};
 }
 
 /* 0, or the code of a capture that was invalidated. */
@@ -176,8 +182,8 @@ static void play(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
   r = ovl_tracks_join(&q->tracks);
   if (capturing && (ask_capture(q, call->origin, &still) != 0 || !still))
     fault(p, OVL_ECAPTURE);
-  if (p->enqueue_fault.status == 0)
-    p->enqueue_fault = q->sim.core.first;
+  if (p->enqueuer->fault.status == 0)
+    p->enqueuer->fault = q->sim.core.first;
   fault(p, r);
 }
 
@@ -206,14 +212,19 @@ static int enqueue(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
     r = make_order(p, call);
   if (r != 0)
     return r;
-  p->enqueued = true;
-  p->enqueue_fault = (ovl_fault_t){.status = 0};
+  p->enqueuer->fault = (ovl_fault_t){.status = 0};
   if (call->microbatches > 0 && p->stage_descs.count > 0) {
     bool before = ovl_callback_enter();
+    p->enqueuing = true;
     play(p, call);
+    p->enqueuing = false;
     ovl_callback_leave(before);
   }
-  return refuse_fault(p, &p->enqueue_fault);
+  ovl_lock(&p->exec.lock);
+  p->enqueued = true;
+  p->enqueue_fault = p->enqueuer->fault;
+  ovl_unlock(&p->exec.lock);
+  return refuse_fault(p, &p->enqueuer->fault);
 }
 
 int ovl_pipeline_enqueue(ovl_pipeline_t *p, const ovl_enqueue_t *given) {

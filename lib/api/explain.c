@@ -36,6 +36,11 @@ static void tell_run(const ovl_view_t *v) {
 }
 
 static void tell_lane(const ovl_view_t *v, uint32_t index, const ovl_lane_stats_t *lane) {
+  if (ovl_pipeline_lane_device(v->p, index)->given != NULL) {
+    ovl_note_add(v->text, "lane \"%.100s\": on a device, so for how long it works is not known\n",
+                 ovl_lane_name(v->p, index));
+    return;
+  }
   ovl_note_add(v->text, "lane \"%.100s\": busy %.0f %%", ovl_lane_name(v->p, index),
                percent(lane->busy_ns, lane));
   for (ovl_idle_reason_t reason = 0; reason < OVL_IDLE_REASONS; reason++) {
@@ -207,6 +212,8 @@ static void explain(ovl_view_t *v) {
   if (!v->p->exec.core.options.statistics || v->run.ops == 0)
     return;
   tell_lanes(v);
+  if (v->p->device_lanes > 0)
+    return; /* the lane that works most may be one of those */
   find_saturated(v);
   find_starved(v);
   find_reasons(v);

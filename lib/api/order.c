@@ -145,7 +145,7 @@ int ovl_pipeline_prepare_order(ovl_pipeline_t *p, const char *call, uint64_t mic
                                const ovl_order_groups_t *groups, ovl_order_source_t *source) {
   memset(source, 0, sizeof *source);
   if (p->mode == OVL_SERIAL || microbatches == OVL_STREAMING || !has_fixed_lane(p->plan) ||
-      ovl_exec_in_flight(&p->exec))
+      ovl_pipeline_is_busy(p))
     return 0;
   int r = keep_orders(p, call, microbatches, groups);
   if (r == 0)
@@ -251,7 +251,7 @@ static int check_lane(ovl_pipeline_t *p, ovl_lane_t lane, const ovl_op_id_t *ord
   if (!((const ovl_lane_desc_t *)p->lane_descs.items)[lane.id - 1].fixed)
     return ovl_refuse(p, OVL_EINVAL, "set_order: the order of lane \"%.100s\" is not OVL_ORDER_FIXED",
                       ovl_lane_name(p, lane.id - 1));
-  if (ovl_exec_in_flight(&p->exec))
+  if (ovl_pipeline_is_busy(p))
     return ovl_refuse(p, OVL_EBUSY, "set_order: a run is in flight");
   return count > 0 ? check_complete(p, lane.id - 1, order, count) : 0;
 }

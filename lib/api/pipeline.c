@@ -158,7 +158,7 @@ int ovl_pipeline_set_mode(ovl_pipeline_t *p, ovl_mode_t mode) {
     return OVL_EINVAL;
   if (mode != OVL_OVERLAP && mode != OVL_SERIAL)
     return ovl_refuse(p, OVL_EOPTION, "set_mode: no mode %d", (int)mode);
-  if (ovl_exec_in_flight(&p->exec))
+  if (ovl_pipeline_is_busy(p))
     return ovl_refuse(p, OVL_EBUSY, "set_mode: a run is in flight");
   p->mode = mode;
   return ovl_accept(p);

@@ -64,7 +64,8 @@ struct ovl_pipeline {
   ovl_mode_t mode;      /* of the next run; like the description, one thread at a time */
   ovl_close_cb closed;  /* loop thread: what the close that waits for the end of a run is to call */
   struct ovl_enqueuer *enqueuer; /* NULL until the first enqueue; one thread at a time, as calls of it are */
-  bool enqueued;                 /* an enqueue came after the last run */
+  bool enqueuing;                /* one is on its way: a callback of it may call back in */
+  bool enqueued;                 /* an enqueue came after the last run; with the lock, as the next */
   ovl_fault_t enqueue_fault;     /* its first error */
   ovl_executor_t exec;
 };
@@ -121,7 +122,13 @@ const ovl_lane_device_t *ovl_pipeline_lane_device(const ovl_pipeline_t *p, uint3
 const ovl_device_t *ovl_pipeline_lane_table(const ovl_pipeline_t *p, uint32_t lane);
 bool ovl_pipeline_same_domain(const ovl_pipeline_t *p, uint32_t lane, uint32_t other);
 
-/* enqueue.c */
+/* A run is in flight, or an enqueue on its way. */
+static inline bool ovl_pipeline_is_busy(ovl_pipeline_t *p) {
+  return p->enqueuing || ovl_exec_in_flight(&p->exec);
+}
+
+/* enqueue.c: the event behind the last eager call, or NULL. */
+void *ovl_pipeline_enqueued_end(const ovl_pipeline_t *p);
 void ovl_pipeline_drop_enqueuer(ovl_pipeline_t *p);
 
 /* stats.c: with the lock held, how long the last run took or the one in flight has taken, and by what all of its times

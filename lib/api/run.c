@@ -35,7 +35,9 @@ int ovl_pipeline_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
   if (p == NULL || failure == NULL)
     return OVL_EINVAL;
   ovl_failure_t f;
-  ovl_fault_t first = p->enqueued ? p->enqueue_fault : ovl_exec_first_fault(&p->exec);
+  ovl_lock(ovl_exec_lock_of(&p->exec));
+  ovl_fault_t first = p->enqueued ? p->enqueue_fault : p->exec.core.first;
+  ovl_unlock(ovl_exec_lock_of(&p->exec));
   describe_fault(p, &first, &f);
   return ovl_options_write(failure, &f, sizeof f, offsetof(ovl_failure_t, native));
 }
@@ -50,7 +52,7 @@ static int prepare(ovl_pipeline_t *p, const char *call, uint64_t microbatches, o
   const ovl_order_groups_t groups = {
       .lane_of = devices->run_lanes, .lane_count = devices->plan.lane_count, .window = devices->plan.window};
   int r = ovl_pipeline_prepare_order(p, call, microbatches, &groups, order);
-  return r != 0 ? r : ovl_devices_begin(p, call);
+  return r != 0 ? r : ovl_devices_begin(p, call, microbatches);
 }
 
 static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t microbatches,
@@ -64,7 +66,9 @@ static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t 
     return r;
   r = ovl_exec_launch(&p->exec, loop, p->mode, microbatches, &order, done, status_out);
   if (r == 0) {
+    ovl_lock(&p->exec.lock);
     p->enqueued = false;
+    ovl_unlock(&p->exec.lock);
     return ovl_accept(p);
   }
   return ovl_refuse(p, r, "%s: %s", call,

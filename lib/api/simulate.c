@@ -108,7 +108,7 @@ int ovl_pipeline_simulate(ovl_pipeline_t *p, uint64_t microbatches, const ovl_si
     return r;
   if (microbatches == OVL_STREAMING)
     return ovl_refuse(p, OVL_EINVAL, "simulate: a number of microbatches is needed, not OVL_STREAMING");
-  if (ovl_exec_in_flight(&p->exec))
+  if (ovl_pipeline_is_busy(p))
     return ovl_refuse(p, OVL_EBUSY, "simulate: a run is in flight");
   r = simulate(p, microbatches, &s, &result);
   if (r != 0)

@@ -421,6 +421,7 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   slot->unstarted--;
   lane->unstarted--;
   core->running++;
+  core->moves++;
   ovl_lane_remove(core, op);
   tally_start(core, op);
   checked(core);
@@ -440,6 +441,7 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
     lane->free[lane->free_count] = op->place;
   lane->free_count++;
   core->running--;
+  core->moves++;
   if (status != 0)
     op_failed(core, op, status, native);
   op_ended(core, op);

@@ -177,6 +177,7 @@ typedef struct ovl_core {
   uint32_t next_slot;        /* its slot */
   uint32_t in_flight;        /* slots not FREE */
   uint32_t running;          /* ops */
+  uint64_t moves;            /* starts and ends of ops */
   bool active;               /* between begin() and the end of the run */
   bool finished;             /* no more submits */
   bool stopped;              /* nothing more is admitted or started, `always` stages apart */

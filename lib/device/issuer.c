@@ -65,8 +65,11 @@ void ovl_issuer_finish(ovl_issuer_t *issuer) {
 static bool captures(const ovl_track_lane_t *lane) {
   const ovl_device_t *device = lane->device;
   int capturing = 0;
-  return device != NULL && device->is_capturing != NULL &&
-         (device->is_capturing(device->context, lane->stream, &capturing) != 0 || capturing);
+  if (device == NULL || device->is_capturing == NULL)
+    return false;
+  if (device->enter != NULL && device->enter(device->context) != 0)
+    return false; /* the first op will say so */
+  return device->is_capturing(device->context, lane->stream, &capturing) != 0 || capturing;
 }
 
 /* By the first run: a pipeline that is only enqueued needs none of them. */
@@ -84,7 +87,7 @@ static int make_tracks(ovl_issuer_t *issuer) {
   return r;
 }
 
-int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, uint32_t *lane) {
+int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, void *after, uint32_t *lane) {
   for (*lane = 0; *lane < issuer->issue->user_lanes; ++*lane)
     if (captures(&issuer->lanes[*lane]))
       return OVL_ECAPTURE;
@@ -95,7 +98,7 @@ int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, uint32_t *lane) {
   for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
     atomic_store(&issuer->stages[s].skipped, 0);
   for (uint32_t k = 0; k < issuer->issue->domain_count; k++)
-    ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes);
+    ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes, after);
   return 0;
 }
 
@@ -116,8 +119,7 @@ static int call(const ovl_issuer_stage_t *stage, const ovl_op_t *op) {
   seen.pub.lane.id = lane + 1;
   seen.pub.stream = stage->issuer->lanes[lane].stream;
   seen.pub.data = stage->data;
-  int result = stage->run != NULL ? stage->run(&seen.pub) : 0;
-  return result == OVL_PENDING ? OVL_EBADRESULT : result;
+  return stage->run != NULL ? stage->run(&seen.pub) : 0;
 }
 
 uint64_t ovl_issuer_skipped(const ovl_issuer_t *issuer, uint32_t stage) {
@@ -135,7 +137,9 @@ int ovl_issuer_put(ovl_op_t *op) {
   else if (result == 0)
     result = call(stage, op);
   int after = ovl_tracks_after(tracks, stage->stage, op->microbatch);
-  return result != 0 ? result : after;
+  if (result == 0)
+    result = after;
+  return result == OVL_PENDING ? OVL_EBADRESULT : result; /* nobody would ever complete it */
 }
 
 /* ---- watching -------------------------------------------------------------------------------------------------------- */

@@ -54,9 +54,9 @@ int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_pl
                     const ovl_track_lane_t *lanes, const ovl_memory_t *memory);
 void ovl_issuer_finish(ovl_issuer_t *issuer);
 
-/* For a run that is about to start: 0, OVL_ECAPTURE when the stream of *lane is capturing, or as init: the first run makes the
+/* For a run that is about to start, and whose streams wait for the event `after` first (NULL: for none): 0, OVL_ECAPTURE when the stream of *lane is capturing, or as init: the first run makes the
  * events. */
-int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, uint32_t *lane);
+int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, void *after, uint32_t *lane);
 
 /* Ops of the user's stage that were skipped in this run. Any thread. */
 uint64_t ovl_issuer_skipped(const ovl_issuer_t *issuer, uint32_t stage);

@@ -16,8 +16,9 @@
 static int use(ovl_tracks_t *tracks, const ovl_device_t *device) {
   if (tracks->current == device || device->enter == NULL)
     return 0;
-  tracks->current = device;
-  return device->enter(device->context);
+  int r = device->enter(device->context);
+  tracks->current = r == 0 ? device : NULL;
+  return r;
 }
 
 static int record(ovl_tracks_t *tracks, const ovl_device_t *device, void *event, void *stream) {
@@ -41,6 +42,14 @@ static void find_ends(const ovl_plan_t *plan, const ovl_graph_t *graph, bool *so
     for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
       if (graph->out.edges[e].distance == 0)
         sink[s] = source[graph->out.edges[e].stage] = false;
+}
+
+static bool same_stream(const ovl_track_t *a, const ovl_track_t *b) {
+  return a->device == b->device && a->stream == b->stream;
+}
+
+static bool is_origin(const ovl_tracks_t *tracks, const ovl_track_t *lane) {
+  return tracks->origins && lane->device == tracks->lanes[0].device && lane->stream == tracks->origin;
 }
 
 static bool is_mine(const ovl_tracks_t *tracks, uint32_t stage) {
@@ -72,7 +81,11 @@ static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph, const 
 static int create(ovl_tracks_t *tracks, uint32_t lane, void **event) {
   const ovl_device_t *device = tracks->lanes[lane].device;
   int r = use(tracks, device);
-  return r != 0 ? r : device->event_create(device->context, 0, event);
+  if (r == 0)
+    r = device->event_create(device->context, 0, event);
+  if (r != 0)
+    *event = NULL;
+  return r;
 }
 
 static void destroy(ovl_tracks_t *tracks, uint32_t lane, void *event) {
@@ -91,6 +104,8 @@ static int create_events(ovl_tracks_t *tracks, int set) {
       r = create(tracks, l, &tracks->tails[set][l]);
   if (r == 0 && tracks->origins)
     r = create(tracks, 0, &tracks->fork[set]);
+  if (r == 0 && tracks->origins && set == OVL_EAGER)
+    r = create(tracks, 0, &tracks->end);
   for (uint32_t s = 0; s < plan->stage_count; s++)
     for (uint32_t i = 0; r == 0 && tracks->recorded[s] && i < tracks->ring; i++)
       r = create(tracks, lane_of(plan, s), &tracks->events[set][(size_t)s * tracks->ring + i]);
@@ -157,6 +172,8 @@ static void destroy_events(ovl_tracks_t *tracks, int set) {
     destroy(tracks, l, tracks->tails[set][l]);
   if (tracks->origins)
     destroy(tracks, 0, tracks->fork[set]);
+  if (tracks->origins && set == OVL_EAGER)
+    destroy(tracks, 0, tracks->end);
 }
 
 void ovl_tracks_finish(ovl_tracks_t *tracks, bool leave_events) {
@@ -183,14 +200,7 @@ void ovl_tracks_finish(ovl_tracks_t *tracks, bool leave_events) {
 
 /* All of this call comes after all of the eager one before. */
 static int follow_last_call(ovl_tracks_t *tracks) {
-  int r = 0;
-  for (uint32_t l = 0; r == 0 && l < tracks->plan->lane_count; l++) {
-    ovl_track_t *lane = &tracks->lanes[l];
-    if (lane->tail != NULL)
-      r = wait(tracks, tracks->lanes[0].device, tracks->origin, lane->tail);
-    lane->tail = NULL;
-  }
-  return r;
+  return tracks->ended ? wait(tracks, tracks->lanes[0].device, tracks->origin, tracks->end) : 0;
 }
 
 static void begin(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes) {
@@ -204,54 +214,65 @@ static void begin(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t 
     ovl_track_t *lane = &tracks->lanes[l];
     lane->stream = lanes[l].stream;
     lane->issued = lane->marked = 0;
-    lane->forked = !tracks->origins || lane->stream == tracks->origin;
+    lane->marked_event = NULL;
+    lane->forked = tracks->origins ? is_origin(tracks, lane) : tracks->after == NULL;
   }
 }
 
 int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_track_lane_t *lanes,
                      void *origin) {
-  bool same_origin = tracks->origin == origin; /* which waits for the last call already */
   tracks->set = set;
   tracks->origin = origin;
   begin(tracks, mode, lanes);
-  int r = set == OVL_EAGER && !same_origin ? follow_last_call(tracks) : 0;
+  int r = set == OVL_EAGER ? follow_last_call(tracks) : 0;
   return r != 0 ? r : record(tracks, tracks->lanes[0].device, tracks->fork[set], origin);
 }
 
-void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes) {
+void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes, void *after) {
+  tracks->after = after;
   begin(tracks, mode, lanes);
 }
 
+void *ovl_tracks_end(const ovl_tracks_t *tracks) { return tracks->ended ? tracks->end : NULL; }
+
 static int fork_lane(ovl_tracks_t *tracks, ovl_track_t *lane) {
-  lane->forked = true;
-  return wait(tracks, lane->device, lane->stream, tracks->fork[tracks->set]);
+  void *event = tracks->origins ? tracks->fork[tracks->set] : tracks->after;
+  int r = wait(tracks, lane->device, lane->stream, event);
+  lane->forked = r == 0;
+  return r;
 }
 
 /* An event behind all that is on the lane's stream by now. */
 static int mark_tail(ovl_tracks_t *tracks, uint32_t index) {
   ovl_track_t *lane = &tracks->lanes[index];
-  if (lane->marked == lane->issued)
+  if (lane->marked_event != NULL && lane->marked == lane->issued)
     return 0;
-  lane->marked = lane->issued;
-  lane->marked_event = tracks->tails[tracks->set][index];
-  return record(tracks, lane->device, lane->marked_event, lane->stream);
+  void *event = tracks->tails[tracks->set][index];
+  int r = record(tracks, lane->device, event, lane->stream);
+  if (r == 0) {
+    lane->marked = lane->issued;
+    lane->marked_event = event;
+  }
+  return r;
 }
 
 int ovl_tracks_join(ovl_tracks_t *tracks) {
   int first = 0;
   for (uint32_t l = 0; l < tracks->plan->lane_count; l++) {
     ovl_track_t *lane = &tracks->lanes[l];
-    if (lane->issued == 0 || lane->stream == tracks->origin)
+    if ((lane->issued == 0 && !lane->forked) || is_origin(tracks, lane))
       continue;
     int r = mark_tail(tracks, l);
     if (r == 0)
       r = wait(tracks, tracks->lanes[0].device, tracks->origin, lane->marked_event);
-    if (tracks->set == OVL_EAGER)
-      lane->tail = lane->marked_event;
     if (first == 0)
       first = r;
   }
-  return first;
+  if (tracks->set != OVL_EAGER)
+    return first;
+  int r = record(tracks, tracks->lanes[0].device, tracks->end, tracks->origin);
+  tracks->ended |= r == 0;
+  return first != 0 ? first : r;
 }
 
 /* ---- around an op ---------------------------------------------------------------------------------------------------- */
@@ -261,12 +282,13 @@ static int wait_for_all(ovl_tracks_t *tracks, uint32_t index) {
   int r = 0;
   for (uint32_t l = 0; r == 0 && l < tracks->plan->lane_count; l++) {
     const ovl_track_t *other = &tracks->lanes[l];
-    if (other->device == NULL || other->stream == lane->stream || lane->waited[l] == other->issued)
+    if (other->device == NULL || same_stream(other, lane) || lane->waited[l] == other->issued)
       continue;
     r = mark_tail(tracks, l);
     if (r == 0)
       r = wait(tracks, lane->device, lane->stream, other->marked_event);
-    lane->waited[l] = other->issued;
+    if (r == 0)
+      lane->waited[l] = other->issued;
   }
   return r;
 }
@@ -280,7 +302,7 @@ static bool note(ovl_tracks_t *tracks, uint32_t index, uint32_t stage, uint64_t 
     return true; /* the host has waited for it */
   if (mark->name != microbatch + 1)
     return false;
-  if (tracks->lanes[on].stream == lane->stream || lane->waited[on] >= mark->position)
+  if (same_stream(&tracks->lanes[on], lane) || lane->waited[on] >= mark->position)
     return true;
   if (tracks->noted[on] == NULL)
     tracks->noted_lanes[tracks->noted_count++] = on;
@@ -296,9 +318,10 @@ static int wait_for_noted(ovl_tracks_t *tracks, uint32_t index) {
     uint32_t on = tracks->noted_lanes[--tracks->noted_count];
     const ovl_mark_t *mark = tracks->noted[on];
     tracks->noted[on] = NULL;
-    lane->waited[on] = mark->position;
     if (r == 0)
       r = wait(tracks, lane->device, lane->stream, mark->event);
+    if (r == 0)
+      lane->waited[on] = mark->position;
   }
   return r;
 }
@@ -315,8 +338,7 @@ static bool note_slot(ovl_tracks_t *tracks, uint32_t index, uint64_t microbatch)
 
 int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
   uint32_t index = lane_of(tracks->plan, stage);
-  if (!tracks->origins)
-    tracks->current = NULL; /* of a run's ops each may be issued by another thread */
+  tracks->current = NULL; /* a callback may have entered another, and a run's ops change threads */
   const ovl_edges_t *in = &tracks->graph->in;
   ovl_track_t *lane = &tracks->lanes[index];
   bool all = !tracks->source[stage] || note_slot(tracks, index, microbatch);
@@ -337,13 +359,17 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
   size_t place = (size_t)stage * tracks->ring + microbatch % tracks->ring;
   ovl_track_t *lane = &tracks->lanes[index];
   ovl_mark_t *mark = &tracks->marks[place];
+  tracks->current = NULL;
   *mark = (ovl_mark_t){
       .name = microbatch + 1, .position = ++lane->issued, .event = tracks->events[tracks->set][place]};
-  if (mark->event == NULL)
-    return 0;
-  lane->marked = lane->issued;
-  lane->marked_event = mark->event;
-  return record(tracks, lane->device, mark->event, lane->stream);
+  int r = mark->event != NULL ? record(tracks, lane->device, mark->event, lane->stream) : 0;
+  if (r != 0)
+    mark->name = 0; /* who waits for it waits for all */
+  else if (mark->event != NULL) {
+    lane->marked = lane->issued;
+    lane->marked_event = mark->event;
+  }
+  return r;
 }
 
 void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {

@@ -39,7 +39,6 @@ typedef struct ovl_track {
   uint64_t issued;    /* ops, in this call */
   uint64_t marked;    /* `issued` when an event was last recorded behind it */
   void *marked_event; /* that event */
-  void *tail;         /* behind the last op of the eager call before, or NULL */
   uint64_t *waited;   /* by lane: how many of its ops this stream already waits for */
   bool forked;        /* waits for the origin */
 } ovl_track_t;
@@ -69,6 +68,9 @@ typedef struct ovl_tracks {
   void **events[OVL_EVENT_SETS]; /* [stage][ring]; NULL for stages that are not recorded */
   void **tails[OVL_EVENT_SETS];  /* by lane */
   void *fork[OVL_EVENT_SETS];    /* on the origin, before all */
+  void *end;                     /* on the origin, behind the eager call before */
+  bool ended;                    /* there was one */
+  void *after;                   /* of a run: what all comes after, or NULL */
   bool origins;                  /* calls have one */
   int set;
   void *origin;                /* of the first lane's device, as the forks */
@@ -90,7 +92,11 @@ int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch)
 int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 int ovl_tracks_join(ovl_tracks_t *tracks);
 
-void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes);
+/* All comes after the event `after`; NULL: after none. */
+void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes, void *after);
+
+/* Behind the last eager call; NULL: there was none. */
+void *ovl_tracks_end(const ovl_tracks_t *tracks);
 
 /* The event behind an op that has been issued in this run and is not known to be done; NULL: it was skipped. */
 void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);

@@ -144,6 +144,13 @@ static void begin(ovl_executor_t *x, ovl_mode_t mode, uint64_t microbatches) {
     ovl_loop_wake(x);
 }
 
+int ovl_exec_may_launch(ovl_executor_t *x, uint64_t microbatches) {
+  ovl_lock(&x->lock);
+  int r = may_launch(x, microbatches);
+  ovl_unlock(&x->lock);
+  return r;
+}
+
 int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_t microbatches,
                     const ovl_order_source_t *order, ovl_pipeline_cb done, int *status_out) {
   ovl_clock_t clock;

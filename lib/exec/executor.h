@@ -214,6 +214,9 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh);
 int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_t microbatches,
                     const ovl_order_source_t *order, ovl_pipeline_cb done, int *status_out);
 
+/* What launch would refuse it with: 0, OVL_EBUSY or OVL_EITEMS. */
+int ovl_exec_may_launch(ovl_executor_t *x, uint64_t microbatches);
+
 /* The lock is the one thing of a const executor that a reader changes. */
 static inline ovl_lock_t *ovl_exec_lock_of(const ovl_executor_t *x) {
   return &((ovl_executor_t *)(uintptr_t)x)->lock;

@@ -241,7 +241,7 @@ static void on_deadline(uv_timer_t *handle) {
 /* ---- stalls -------------------------------------------------------------------------------------------------------- */
 
 /* Starts and ends of ops so far. */
-static uint64_t count_moves(const ovl_core_t *core) { return 2 * core->tally.ops + core->running; }
+static uint64_t count_moves(const ovl_core_t *core) { return core->moves; }
 
 static void on_stall_timer(uv_timer_t *handle);
 

@@ -13,7 +13,7 @@ typedef struct work {
   const ovl_description_t *d;
   ovl_issue_t *issue;
   bool *source, *sink;
-  uint32_t dependency_count;
+  uint64_t dependency_count;
 } work_t;
 
 static uint32_t domain_of(const work_t *w, uint32_t stage) {
@@ -77,7 +77,7 @@ static uint32_t find_watches(work_t *w, const uint32_t *order) {
   each_edge(w, see_watched);
   watch_in_order(w, order);
   for (uint32_t s = 0; s < w->d->stage_count; s++)
-    if (w->sink[s])
+    if (w->sink[s] || w->d->stages[s].deadline)
       want_watch(w, s);
   return number_watches(w);
 }
@@ -115,6 +115,8 @@ static void add_edges(work_t *w, uint32_t ahead) {
 
 static int make_edges(work_t *w, uint32_t ahead, const ovl_memory_t *memory) {
   add_edges(w, ahead);
+  if (w->dependency_count > UINT32_MAX)
+    return OVL_ETOOBIG;
   w->issue->dependencies = ovl_memory_array(memory, w->dependency_count, sizeof *w->issue->dependencies);
   if (w->issue->dependencies == NULL)
     return OVL_ENOMEM;
@@ -208,7 +210,7 @@ int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const uint32_
                                            .order = issue->order,
                                            .lane_count = issue->observer + 1,
                                            .stage_count = d->stage_count + watch_count,
-                                           .dependency_count = w.dependency_count,
+                                           .dependency_count = (uint32_t)w.dependency_count,
                                            .window = ahead,
                                            .slots = d->window};
   ovl_memory_free(memory, w.source);

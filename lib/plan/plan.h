@@ -22,9 +22,10 @@ typedef struct ovl_lane_desc {
 
 typedef struct ovl_stage_desc {
   uint32_t lane;
-  bool chained; /* waits for the stage before it */
-  bool always;  /* runs for failed microbatches too */
-  bool shadow;  /* is no stage of the user's: not counted */
+  bool chained;  /* waits for the stage before it */
+  bool always;   /* runs for failed microbatches too */
+  bool deadline; /* its ops may take only so long */
+  bool shadow;   /* is no stage of the user's: not counted */
 } ovl_stage_desc_t;
 
 typedef struct ovl_dependency {

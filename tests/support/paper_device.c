@@ -56,12 +56,17 @@ static int injected(paper_t *paper) {
   return 0;
 }
 
-static int event_record(void *context, void *event, void *stream) {
-  struct paper_half *half = context;
-  paper_t *paper = half->paper;
-  paper_stream_t *on = stream;
-  paper_event_t *mark = event;
-  lock();
+/* With the lock. Not 0: this call fails, and does nothing. */
+static int note_call(paper_t *paper, uint64_t *count, uint64_t kind, const void *stream) {
+  ++*count;
+  int r = injected(paper);
+  if (r == 0 && !paper->blind)
+    mix(paper, kind + index_of(paper, stream));
+  return r;
+}
+
+static void record_on(paper_t *paper, const struct paper_half *half, paper_event_t *mark,
+                      const paper_stream_t *on) {
   assert_int_equal(current, half->device);      /* another device must not be current */
   assert_int_equal(mark->device, half->device); /* CUDA: an event is recorded in its own context */
   assert_int_equal(on->device, half->device);
@@ -70,19 +75,20 @@ static int event_record(void *context, void *event, void *stream) {
   mark->now = on->now;
   memcpy(mark->seen, on->seen, sizeof mark->seen);
   mark->queries = 0;
-  paper->records++;
-  mix(paper, 1000 + index_of(paper, on));
-  int r = injected(paper);
+}
+
+static int event_record(void *context, void *event, void *stream) {
+  const struct paper_half *half = context;
+  lock();
+  int r = note_call(half->paper, &half->paper->records, 1000, stream);
+  if (r == 0 && !half->paper->blind)
+    record_on(half->paper, half, event, stream);
   unlock();
   return r;
 }
 
-static int stream_wait(void *context, void *stream, void *event) {
-  struct paper_half *half = context;
-  paper_t *paper = half->paper;
-  paper_stream_t *on = stream;
-  const paper_event_t *mark = event;
-  lock();
+static void wait_on(const paper_t *paper, const struct paper_half *half, const paper_event_t *mark,
+                    paper_stream_t *on) {
   assert_int_equal(on->device, half->device);
   assert_int_equal(current, half->device);
   assert_int_equal(mark->captured, paper->capturing); /* recorded, and of this kind */
@@ -92,9 +98,14 @@ static int stream_wait(void *context, void *stream, void *event) {
   on->now = most(on->now, mark->now);
   for (uint32_t s = 0; s < PAPER_STREAMS; s++)
     on->seen[s] = on->seen[s] > mark->seen[s] ? on->seen[s] : mark->seen[s];
-  paper->waits++;
-  mix(paper, 2000 + index_of(paper, on));
-  int r = injected(paper);
+}
+
+static int stream_wait(void *context, void *stream, void *event) {
+  const struct paper_half *half = context;
+  lock();
+  int r = note_call(half->paper, &half->paper->waits, 2000, stream);
+  if (r == 0 && !half->paper->blind)
+    wait_on(half->paper, half, event, stream);
   unlock();
   return r;
 }

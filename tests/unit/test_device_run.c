@@ -551,6 +551,57 @@ static void dumps_and_findings_name_the_users_stages(void **state) {
   assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* ---- after something else ---- */
+
+/* What was enqueued before may still be on the streams, in the same slots. */
+static void a_run_comes_after_what_was_enqueued(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  ovl_pipeline_t *p = two_lanes(&options, 5, 7);
+  ovl_enqueue_t call;
+  ovl_enqueue_init(&call);
+  call.microbatches = 4;
+  call.origin = paper_stream(paper, 0);
+  unwatched = true;
+  assert_int_equal(ovl_pipeline_enqueue(p, &call), 0);
+  uint32_t before = paper->work_count;
+  run(p, 4, 0);
+  for (uint32_t i = before; i < paper->work_count; i++)
+    for (uint32_t j = 0; j < before; j++)
+      assert_true(paper_after(&paper->works[i], &paper->works[j]));
+  ovl_pipeline_close(p, NULL);
+}
+
+static void a_refused_start_leaves_the_statistics_alone(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  ovl_pipeline_t *p = two_lanes(&options, 5, 5);
+  fails = (ovl_stage_t){1};
+  fails_in = 2;
+  fails_with = -77;
+  run(p, 3, -77);
+  ovl_stats_t first = stats_of(p);
+  assert_in_range(first.skipped, 1, 6);
+  assert_int_equal(ovl_pipeline_submit(p, NULL), 0);
+  run(p, 3, OVL_EITEMS);
+  ovl_stats_t second = stats_of(p);
+  assert_int_equal(second.ops, first.ops);
+  assert_int_equal(second.skipped, first.skipped);
+  ovl_pipeline_close(p, NULL);
+}
+
+/* Nobody would ever complete what an entry says is pending. */
+static void an_entry_cannot_be_pending(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  ovl_pipeline_t *p = two_lanes(&options, 5, 5);
+  fails = (ovl_stage_t){99};
+  paper->fail_after = 3;
+  paper->fail_with = OVL_PENDING;
+  run(p, 5, OVL_EBADRESULT);
+  ovl_pipeline_close(p, NULL);
+}
+
 /* ---- when the device never answers ---- */
 
 static unsigned aborts;
@@ -574,21 +625,23 @@ static void note_end(ovl_pipeline_t *p, int status) {
   ended_with = status;
 }
 
-/* Nothing is ever done. It is cancelled after 10 ms, or an op has a deadline of 5 ms. */
-static ovl_pipeline_t *run_in_vain(bool deadline) {
+/* Nothing is ever done. It is cancelled after 10 ms, or ops of a stage (by its id) have a deadline of 5 ms. */
+static ovl_pipeline_t *run_in_vain(uint32_t deadline) {
   uv_loop_t loop;
   uv_timer_t timer;
   ovl_pipeline_options_t options = pipeline_options(0);
   options.abandon_ns = 20000000;
   ovl_pipeline_t *p = begin_shape(2, &options);
-  add_any(p, add_device_lane(p, 0), 0, true);
+  ovl_stage_options_t first = stage_options(add_device_lane(p, 0), put, NULL);
+  first.timeout_ns = deadline == 1 ? 5000000 : 0;
+  add_stage_with(p, &first);
   ovl_lane_options_t lane = lane_options("link", OVL_LANE_DEVICE, 0);
   lane.device = &paper->devices[0];
   lane.stream = paper_stream(paper, 0);
   lane.abort = count_abort;
   lane.data = &aborts;
   ovl_stage_options_t stage = stage_options(add_lane_with(p, &lane), put, NULL);
-  stage.timeout_ns = deadline ? 5000000 : 0;
+  stage.timeout_ns = deadline == 2 ? 5000000 : 0;
   add_stage_with(p, &stage);
   aborts = 0;
   atomic_store(&paper->hold, 1);
@@ -608,10 +661,12 @@ static ovl_pipeline_t *run_in_vain(bool deadline) {
 
 static void work_that_never_ends_is_abandoned(void **state) {
   (void)state;
-  for (int deadline = 0; deadline < 2; deadline++) {
+  for (uint32_t deadline = 0; deadline <= 2; deadline++) {
     set_up(NULL);
     ovl_pipeline_t *p = run_in_vain(deadline);
     assert_int_equal(ended_with, deadline ? OVL_ETIMEDOUT : OVL_ECANCELED);
+    if (deadline != 0)
+      assert_int_equal(failure_of(p).stage.id, deadline);
     assert_int_equal(aborts, 1);
     assert_int_equal(ovl_pipeline_run(p, 1), OVL_EPOISONED);
     ovl_enqueue_t call;
@@ -688,6 +743,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(with_continue_the_others_go_on, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_device_that_fails_is_told, set_up, tear_down),
       cmocka_unit_test(a_device_that_refuses_is_told),
+      cmocka_unit_test_setup_teardown(a_run_comes_after_what_was_enqueued, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_refused_start_leaves_the_statistics_alone, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(an_entry_cannot_be_pending, set_up, tear_down),
       cmocka_unit_test(work_that_never_ends_is_abandoned),
       cmocka_unit_test(only_runs_that_are_stopped_are_aborted),
       cmocka_unit_test_setup_teardown(dumps_and_findings_name_the_users_stages, set_up, tear_down),

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uv.h>
+
 #include "support/describe.h"
 #include "support/paper_device.h"
 #include "support/random.h"
@@ -22,6 +24,11 @@ static uint32_t enqueued_from; /* the first work of the last call */
 static int put(ovl_op_t *op) {
   paper_put(op, durations[op->stage.id]);
   return op->stage.id == fails_at && op->microbatch == fails_in ? fails_with : 0;
+}
+
+static int do_nothing(ovl_op_t *op) {
+  (void)op;
+  return 0;
 }
 
 static int set_up(void **state) {
@@ -126,8 +133,8 @@ static void no_more_events_than_needed(void **state) {
   for (uint64_t n = 1; n <= 20; n++) {
     paper->records = paper->waits = 0;
     assert_int_equal(enqueue_on(p, n, &paper->streams[0]), 0);
-    assert_in_range(paper->records, 1, 2 * n + 1);
-    assert_in_range(paper->waits, 1, 2 * n + 2);
+    assert_in_range(paper->records, 1, 2 * n + 2); /* a fork, and the end of the call */
+    assert_in_range(paper->waits, 1, 2 * n + 3);   /* ... which the next one waits for */
   }
   close_pipeline(p);
 }
@@ -140,7 +147,7 @@ static void one_stream_needs_no_events(void **state) {
   for (int s = 0; s < 3; s++)
     add_work(p, lane, 5);
   assert_int_equal(time_of(p, 10), 150);
-  assert_int_equal(paper->records, 2); /* fork and join */
+  assert_int_equal(paper->records, 3); /* fork and join, and the end of the call */
   assert_int_equal(paper->waits, 2);
   close_pipeline(p);
 }
@@ -283,6 +290,117 @@ static void a_call_comes_after_the_one_before(void **state) {
     assert_true(paper_joined(paper, origins[call]));
   }
   close_pipeline(p);
+}
+
+static void assert_all_after(uint32_t before) {
+  for (uint32_t i = before; i < paper->work_count; i++)
+    for (uint32_t j = 0; j < before; j++)
+      assert_true(paper_after(&paper->works[i], &paper->works[j]));
+}
+
+/* Also if a capture on that origin came between, which has ordered nothing; and if the last origin was a lane's own stream. */
+static void it_does_so_whatever_the_origins(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = two_lanes(3, 5, 7);
+  void *first = paper_stream(paper, 0), *second = paper_stream(paper, 0), *streams[2];
+  ovl_enqueue_t call;
+  ovl_enqueue_init(&call);
+  call.microbatches = 5;
+  call.lane_streams = streams;
+  call.lane_count = 2;
+  for (int i = 0; i < 4; i++) {
+    uint32_t before = paper->work_count;
+    streams[0] = paper_stream(paper, 0);
+    streams[1] = paper_stream(paper, 0);
+    call.origin = i == 0 ? first : i == 3 ? paper_stream(paper, 0) : second;
+    if (i == 2)
+      call.origin = streams[0];
+    paper->capturing = i == 1;
+    assert_int_equal(ovl_pipeline_enqueue(p, &call), 0);
+    if (i == 1)
+      paper->work_count = before; /* captured only: nothing of it has run */
+    else
+      assert_all_after(before);
+  }
+  close_pipeline(p);
+}
+
+/* One handle may be another stream on another device. */
+static void streams_of_two_devices_are_two(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(2);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  for (int d = 0; d < 2; d++) {
+    ovl_lane_options_t lane = lane_options(NULL, OVL_LANE_DEVICE, 0);
+    lane.device = &paper->devices[d];
+    lane.stream = (void *)(uintptr_t)16;
+    add_stage(p, add_lane_with(p, &lane), do_nothing, NULL);
+  }
+  paper->blind = 1;
+  assert_int_equal(enqueue_on(p, 4, paper_stream(paper, 0)), 0);
+  assert_in_range(paper->waits, 4, 20);
+  close_pipeline(p);
+}
+
+static int nested_results[6];
+
+/* What a callback of an enqueue asks of its own pipeline has to wait. */
+static int call_back_in(ovl_op_t *op) {
+  ovl_enqueue_t call;
+  ovl_enqueue_init(&call);
+  call.microbatches = 1;
+  call.origin = op->stream;
+  nested_results[0] = ovl_pipeline_enqueue(op->pipeline, &call);
+  nested_results[1] = ovl_pipeline_set_order(op->pipeline, op->lane, NULL, 0);
+  nested_results[2] = ovl_pipeline_set_mode(op->pipeline, OVL_SERIAL);
+  nested_results[3] = ovl_pipeline_simulate(op->pipeline, 1, NULL, NULL);
+  uv_loop_t loop;
+  assert_int_equal(uv_loop_init(&loop), 0);
+  nested_results[4] = ovl_pipeline_start(op->pipeline, &loop, 1, NULL);
+  assert_int_equal(uv_loop_close(&loop), 0);
+  nested_results[5] = ovl_pipeline_run(op->pipeline, 1);
+  return put(op);
+}
+
+static void calls_from_inside_are_refused(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(2);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  ovl_lane_t lane = add_device_lane(p, 0);
+  add_stage(p, lane, call_back_in, NULL);
+  add_stage(p, lane, put, NULL);
+  assert_int_equal(enqueue_on(p, 5, paper_stream(paper, 0)), 0);
+  assert_int_equal(paper->work_count, 10);
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(nested_results[i], OVL_EBUSY);
+  assert_int_equal(nested_results[5], OVL_EDEADLK);
+  close_pipeline(p);
+}
+
+/* A callback may enqueue another pipeline, on another device. */
+static ovl_pipeline_t *inner;
+
+static int enqueue_inner(ovl_op_t *op) {
+  ovl_enqueue_t call;
+  ovl_enqueue_init(&call);
+  call.microbatches = 1;
+  call.origin = &paper->streams[0];
+  assert_int_equal(ovl_pipeline_enqueue(inner, &call), 0);
+  assert_int_equal(paper->devices[0].enter(paper->devices[0].context), 0);
+  return put(op);
+}
+
+static void a_callback_may_enter_another_device(void **state) { /* the paper looks */
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(2);
+  inner = make_pipeline(&options);
+  add_work(inner, add_device_lane(inner, 1), 3);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  add_stage(p, add_device_lane(p, 0), enqueue_inner, NULL);
+  add_work(p, add_device_lane(p, 0), 3);
+  assert_int_equal(enqueue_on(p, 4, paper_stream(paper, 0)), 0);
+  close_pipeline(p);
+  close_pipeline(inner);
 }
 
 /* What the origin has to do before, and a lane that is the origin. */
@@ -573,6 +691,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_device_is_entered_before_it_is_used, set_up, tear_down),
       cmocka_unit_test_setup_teardown(random_pipelines_keep_every_dependency, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_call_comes_after_the_one_before, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(it_does_so_whatever_the_origins, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(streams_of_two_devices_are_two, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(calls_from_inside_are_refused, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(a_callback_may_enter_another_device, set_up, tear_down),
       cmocka_unit_test_setup_teardown(all_comes_after_the_origin, set_up, tear_down),
       cmocka_unit_test_setup_teardown(streams_may_change_with_each_call, set_up, tear_down),
       cmocka_unit_test_setup_teardown(items_and_slots_are_handed_on, set_up, tear_down),
