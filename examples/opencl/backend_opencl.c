@@ -36,7 +36,7 @@ static void event_destroy(void *context, void *event) {
   free(gone);
 }
 
-/* Takes what the caller holds of the new record, and lets go of the one before. */
+/* The new record becomes the event's own, and the one before is let go. */
 static cl_int replace(event_t *event, cl_event made) {
   uv_mutex_lock(&event->mutex);
   cl_event before = event->last;
@@ -90,7 +90,6 @@ static int stream_wait(void *context, void *stream, void *event) {
   return backend_opencl_code(code != CL_SUCCESS ? code : released);
 }
 
-/* Queued, submitted and running are positive, an error is negative. */
 static int event_query(void *context, void *event) {
   (void)context;
   cl_event last;
@@ -101,7 +100,7 @@ static int event_query(void *context, void *event) {
   cl_int released = clReleaseEvent(last);
   if (code != CL_SUCCESS || released != CL_SUCCESS)
     return backend_opencl_code(code != CL_SUCCESS ? code : released);
-  return status > CL_COMPLETE ? OVL_PENDING : backend_opencl_code(status);
+  return backend_opencl_status(status);
 }
 
 void backend_opencl_init(ovl_device_t *device, cl_context context) {

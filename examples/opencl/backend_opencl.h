@@ -28,4 +28,10 @@ void backend_opencl_init(ovl_device_t *device, cl_context context);
 /* What a callback or an entry returns for a code of OpenCL's: 0 for CL_SUCCESS, else -code, which is positive. */
 static inline int backend_opencl_code(cl_int code) { return -code; }
 
+/* What event_query makes of a command's execution status: OVL_PENDING while it is queued, submitted or running, 0 when it
+ * is complete, else what stopped it. */
+static inline int backend_opencl_status(cl_int status) {
+  return status > CL_COMPLETE ? OVL_PENDING : backend_opencl_code(status);
+}
+
 #endif
