@@ -92,7 +92,7 @@ static int make_buffer(work_t *work, uint64_t count, cl_mem *buffer) {
 
 static int make_memory(work_t *work) {
   size_t microbatches = (size_t)work->plan.microbatches, window = (size_t)work->plan.window;
-  work->host = calloc(window, bytes_of(work));
+  work->host = calloc(1, bytes_of(work));
   work->fetched = calloc(1, bytes_of(work));
   work->marks = calloc(microbatches * WORK_COMMANDS, sizeof(cl_event));
   if (work->host == NULL || work->fetched == NULL || work->marks == NULL)
@@ -193,13 +193,12 @@ int work_compute(work_t *work, uint64_t microbatch, uint32_t slot) {
 
 int work_communicate(work_t *work, uint64_t microbatch, uint32_t slot) {
   size_t bytes = bytes_of(work);
-  cl_uint *host = work->host + slot * count_of(work);
-  int result = CL(clEnqueueReadBuffer(work->comm, work->slots, CL_FALSE, slot * bytes, bytes, host, 0, NULL,
-                                      mark_of(work, microbatch, WORK_READ)));
+  int result = CL(clEnqueueReadBuffer(work->comm, work->slots, CL_FALSE, slot * bytes, bytes, work->host, 0,
+                                      NULL, mark_of(work, microbatch, WORK_READ)));
   if (result != 0)
     return result;
-  return CL(clEnqueueWriteBuffer(work->comm, work->results, CL_FALSE, (size_t)microbatch * bytes, bytes, host,
-                                 0, NULL, mark_of(work, microbatch, WORK_WRITE)));
+  return CL(clEnqueueWriteBuffer(work->comm, work->results, CL_FALSE, (size_t)microbatch * bytes, bytes,
+                                 work->host, 0, NULL, mark_of(work, microbatch, WORK_WRITE)));
 }
 
 /* ---- what they took ---- */

@@ -33,7 +33,7 @@ typedef struct work {
   cl_mem inputs;    /* of each microbatch */
   cl_mem slots;     /* what the kernel made of it, for each slot */
   cl_mem results;   /* of each microbatch: that, after it was on the host */
-  cl_uint *host;    /* for each slot: where it is on the host meanwhile */
+  cl_uint *host;    /* where it was; a microbatch, for the queue is in order */
   cl_uint *fetched; /* of a microbatch, to look at */
   cl_event *marks;  /* [microbatch][WORK_COMMANDS]; NULL: not kept */
   int marking;      /* not 0: what is put is kept in marks, which must be empty */
