@@ -103,9 +103,10 @@ static void keep_least(uint64_t *least, uint64_t ns) {
 }
 
 static int go(program_t *program, way_t way) {
-  int status = work_clear_results(&program->work);
-  if (status == 0)
-    status = ovl_pipeline_set_mode(program->pipeline, way == WAY_SERIAL ? OVL_SERIAL : OVL_OVERLAP);
+  int status = ovl_pipeline_set_mode(program->pipeline, way == WAY_SERIAL ? OVL_SERIAL : OVL_OVERLAP);
+  if (status != 0)
+    return report_refusal(PROGRAM, "the mode", program->pipeline, status);
+  status = work_clear_results(&program->work);
   if (status != 0)
     return status;
   uint64_t began_ns = uv_hrtime();
