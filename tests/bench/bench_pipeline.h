@@ -18,7 +18,7 @@ typedef struct bench_shape {
   uint32_t dependencies; /* stage 1 of i waits for stage 0 of i, i-1, ..., i-dependencies+1; 0 is as 1 */
   uint64_t spin_ns;
   bool no_stats;
-  size_t trace; /* records kept */
+  size_t trace;   /* records kept */
   bool loop_last; /* the last lane is the loop, the others are pool lanes */
 } bench_shape_t;
 
