@@ -56,8 +56,7 @@ static int make_plan(const ovl_pipeline_t *p, const ovl_plan_t *plan, ovl_device
   if (domains == NULL)
     return OVL_ENOMEM;
   uint32_t count = number_domains(p, domains);
-  int r =
-      ovl_issue_init(&devices->issue, &d, plan->order, domains, count, issue_ahead(p, d.window), &p->memory);
+  int r = ovl_issue_init(&devices->issue, &d, plan, domains, count, issue_ahead(p, d.window), &p->memory);
   ovl_memory_free(&p->memory, domains);
   return r != 0 ? r : ovl_plan_init(&devices->plan, &devices->issue.description, &p->memory);
 }
@@ -169,6 +168,11 @@ bool ovl_devices_poisoned(const ovl_pipeline_t *p) {
   return p->devices != NULL && atomic_load(&p->devices->issuer.abandoned);
 }
 
+int ovl_devices_refuse_events(ovl_pipeline_t *p, const char *call, int result) {
+  int code = ovl_code_of(result);
+  return ovl_refuse(p, code, "%s: the events could not be made: %s (%d)", call, ovl_strerror(code), result);
+}
+
 int ovl_devices_begin(ovl_pipeline_t *p, const char *call, uint64_t microbatches) {
   uint32_t lane;
   if (ovl_devices_poisoned(p))
@@ -183,8 +187,5 @@ int ovl_devices_begin(ovl_pipeline_t *p, const char *call, uint64_t microbatches
   if (r == OVL_ECAPTURE)
     return ovl_refuse(p, r, "%s: the stream of lane \"%.100s\" is capturing; enqueue can be captured", call,
                       ovl_lane_name(p, lane));
-  int code = r > 0 ? OVL_EBADRESULT : r;
-  return r == 0
-             ? 0
-             : ovl_refuse(p, code, "%s: the events could not be made: %s (%d)", call, ovl_strerror(code), r);
+  return r == 0 ? 0 : ovl_devices_refuse_events(p, call, r);
 }

@@ -24,6 +24,12 @@ void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory);
 /* Ops of a stage that count as run in the core, and were skipped: their callback was left out. With the lock. */
 uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage);
 
+/* What a callback or an entry returned, as the library's code for it. */
+static inline int ovl_code_of(int result) { return result > 0 ? OVL_EBADRESULT : result; }
+
+/* An entry of a device returned this while events were made. */
+int ovl_devices_refuse_events(ovl_pipeline_t *p, const char *call, int result);
+
 /* Work has been given up: nothing but close may follow. Any thread. */
 bool ovl_devices_poisoned(const ovl_pipeline_t *p);
 

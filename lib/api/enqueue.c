@@ -86,8 +86,6 @@ void ovl_pipeline_drop_enqueuer(ovl_pipeline_t *p) {
   p->enqueuer = NULL;
 }
 
-static int code_of(int result) { return result > 0 ? OVL_EBADRESULT : result; }
-
 static int make_enqueuer(ovl_pipeline_t *p) {
   if (p->enqueuer != NULL)
     return 0;
@@ -99,8 +97,7 @@ static int make_enqueuer(ovl_pipeline_t *p) {
   }
   if (q != NULL)
     finish(&p->memory, q);
-  return ovl_refuse(p, code_of(r), "enqueue: the events could not be made: %s (%d)", ovl_strerror(code_of(r)),
-                    r);
+  return ovl_devices_refuse_events(p, "enqueue", r);
 }
 
 /* The streams of this call. */
@@ -143,7 +140,7 @@ static void issue_all(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
   for (ovl_core_op_t *op; (op = ovl_sim_next(sim, &end)) != NULL;) {
     int result = issue(p, call, op);
     if (result != 0)
-      ovl_core_fail(&sim->core, op, code_of(result), result > 0 ? result : 0, sim->now);
+      ovl_core_fail(&sim->core, op, ovl_code_of(result), result > 0 ? result : 0, sim->now);
   }
 }
 
@@ -152,7 +149,7 @@ static void issue_all(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
 /* An error of the call itself, which no op is to blame for. */
 static void fault(ovl_pipeline_t *p, int result) {
   if (result != 0 && p->enqueuer->fault.status == 0)
-    p->enqueuer->fault = (ovl_fault_t){.status = code_of(result),
+    p->enqueuer->fault = (ovl_fault_t){.status = ovl_code_of(result),
                                        .native = result > 0 ? result : 0,
                                        .stage = OVL_NO_STAGE,
                                        .microbatch = OVL_NO_MICROBATCH};

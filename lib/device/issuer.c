@@ -10,20 +10,20 @@
 
 /* ---- set-up ---------------------------------------------------------------------------------------------------------- */
 
-static int tables_init(ovl_issuer_t *issuer, const ovl_track_lane_t *lanes) {
+static int tables_init(ovl_issuer_t *issuer) {
   const ovl_issue_t *issue = issuer->issue;
   const ovl_memory_t *memory = &issuer->memory;
   size_t watches;
   if (__builtin_mul_overflow((size_t)(issue->description.stage_count - issue->user_stages),
                              (size_t)issuer->ahead, &watches))
     return OVL_ETOOBIG;
-  issuer->lanes = ovl_memory_array(memory, issue->user_lanes, sizeof *issuer->lanes);
+
   issuer->tracks = ovl_memory_array(memory, issue->domain_count, sizeof *issuer->tracks);
   issuer->stages = ovl_memory_array(memory, issue->user_stages, sizeof *issuer->stages);
   issuer->watches = ovl_memory_array(memory, watches, sizeof *issuer->watches);
-  if (issuer->lanes == NULL || issuer->tracks == NULL || issuer->stages == NULL || issuer->watches == NULL)
+  if (issuer->tracks == NULL || issuer->stages == NULL || issuer->watches == NULL)
     return OVL_ENOMEM;
-  memcpy(issuer->lanes, lanes, issue->user_lanes * sizeof *lanes);
+
   for (uint32_t s = 0; s < issue->user_stages; s++) {
     issuer->stages[s].issuer = issuer;
     issuer->stages[s].stage = s;
@@ -39,7 +39,8 @@ int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_pl
   issuer->memory = *memory;
   issuer->ahead = issue->description.window;
   issuer->last = &issuer->first;
-  int r = tables_init(issuer, lanes);
+  issuer->lanes = lanes;
+  int r = tables_init(issuer);
   if (r == 0)
     r = uv_mutex_init(&issuer->mutex);
   issuer->mutex_made = r == 0;
@@ -58,7 +59,7 @@ void ovl_issuer_finish(ovl_issuer_t *issuer) {
   ovl_memory_free(&memory, issuer->watches);
   ovl_memory_free(&memory, issuer->stages);
   ovl_memory_free(&memory, issuer->tracks);
-  ovl_memory_free(&memory, issuer->lanes);
+
   memset(issuer, 0, sizeof *issuer);
 }
 

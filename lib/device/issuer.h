@@ -33,9 +33,9 @@ typedef struct ovl_issuer {
   const ovl_issue_t *issue;
   const ovl_plan_t *plan; /* the user's */
   ovl_memory_t memory;
-  ovl_track_lane_t *lanes;    /* the user's */
-  ovl_tracks_t *tracks;       /* by sync domain; each used by one thread at a time */
-  ovl_issuer_stage_t *stages; /* by the user's stage */
+  const ovl_track_lane_t *lanes; /* the user's */
+  ovl_tracks_t *tracks;          /* by sync domain; each used by one thread at a time */
+  ovl_issuer_stage_t *stages;    /* by the user's stage */
   uint32_t ahead;
   uint64_t abandon_ns;                         /* see ovl_pipeline_options_t */
   bool (*is_stopped)(const ovl_pipeline_t *p); /* has the run been? */

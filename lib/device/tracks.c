@@ -35,13 +35,9 @@ static int wait(ovl_tracks_t *tracks, const ovl_device_t *device, void *stream, 
 
 static uint32_t lane_of(const ovl_plan_t *plan, uint32_t stage) { return plan->stages[stage].lane; }
 
-static void find_ends(const ovl_plan_t *plan, const ovl_graph_t *graph, bool *source, bool *sink) {
-  for (uint32_t s = 0; s < plan->stage_count; s++)
-    source[s] = sink[s] = true;
-  for (uint32_t s = 0; s < plan->stage_count; s++)
-    for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
-      if (graph->out.edges[e].distance == 0)
-        sink[s] = source[graph->out.edges[e].stage] = false;
+/* In marks and events. */
+static size_t place_of(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+  return (size_t)stage * tracks->ring + microbatch % tracks->ring;
 }
 
 static bool same_stream(const ovl_track_t *a, const ovl_track_t *b) {
@@ -64,7 +60,7 @@ static bool is_foreign(const ovl_tracks_t *tracks, uint32_t stage, uint32_t othe
 /* Stages that some op on another lane, or the host, may wait for. */
 static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph, const uint32_t *watches) {
   const ovl_plan_t *plan = tracks->plan;
-  find_ends(plan, graph, tracks->source, tracks->sink);
+  ovl_plan_find_ends(plan, graph, tracks->source, tracks->sink);
   for (uint32_t s = 0; s < plan->stage_count; s++) {
     if (!is_mine(tracks, s))
       continue;
@@ -207,7 +203,7 @@ static void begin(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t 
   const ovl_plan_t *plan = tracks->plan;
   tracks->graph = &plan->graphs[mode];
   tracks->current = NULL;
-  find_ends(plan, tracks->graph, tracks->source, tracks->sink);
+  ovl_plan_find_ends(plan, tracks->graph, tracks->source, tracks->sink);
   memset(tracks->marks, 0, (size_t)plan->stage_count * tracks->ring * sizeof *tracks->marks);
   memset(tracks->waited, 0, (size_t)plan->lane_count * plan->lane_count * sizeof *tracks->waited);
   for (uint32_t l = 0; l < plan->lane_count; l++) {
@@ -297,7 +293,7 @@ static int wait_for_all(ovl_tracks_t *tracks, uint32_t index) {
 static bool note(ovl_tracks_t *tracks, uint32_t index, uint32_t stage, uint64_t microbatch) {
   ovl_track_t *lane = &tracks->lanes[index];
   uint32_t on = lane_of(tracks->plan, stage);
-  const ovl_mark_t *mark = &tracks->marks[(size_t)stage * tracks->ring + microbatch % tracks->ring];
+  const ovl_mark_t *mark = &tracks->marks[place_of(tracks, stage, microbatch)];
   if (!is_mine(tracks, stage))
     return true; /* the host has waited for it */
   if (mark->name != microbatch + 1)
@@ -356,7 +352,7 @@ int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch)
 
 int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
   uint32_t index = lane_of(tracks->plan, stage);
-  size_t place = (size_t)stage * tracks->ring + microbatch % tracks->ring;
+  size_t place = place_of(tracks, stage, microbatch);
   ovl_track_t *lane = &tracks->lanes[index];
   ovl_mark_t *mark = &tracks->marks[place];
   tracks->current = NULL;
@@ -373,6 +369,6 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
 }
 
 void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  const ovl_mark_t *mark = &tracks->marks[(size_t)stage * tracks->ring + microbatch % tracks->ring];
+  const ovl_mark_t *mark = &tracks->marks[place_of(tracks, stage, microbatch)];
   return mark->name == microbatch + 1 ? mark->event : NULL;
 }

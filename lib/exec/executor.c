@@ -242,14 +242,6 @@ void ovl_exec_collect(ovl_executor_t *x) {
     finish_run(x);
 }
 
-ovl_fault_t ovl_exec_first_fault(const ovl_executor_t *x) {
-  ovl_lock_t *lock = ovl_exec_lock_of(x);
-  ovl_lock(lock);
-  ovl_fault_t fault = x->core.first;
-  ovl_unlock(lock);
-  return fault;
-}
-
 /* ---- requests from any thread -------------------------------------------------------------------------------- */
 
 /* Outside a run time does not matter: what was submitted before it, has arrived when it starts. */

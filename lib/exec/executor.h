@@ -221,7 +221,6 @@ int ovl_exec_may_launch(ovl_executor_t *x, uint64_t microbatches);
 static inline ovl_lock_t *ovl_exec_lock_of(const ovl_executor_t *x) {
   return &((ovl_executor_t *)(uintptr_t)x)->lock;
 }
-ovl_fault_t ovl_exec_first_fault(const ovl_executor_t *x);
 
 bool ovl_exec_in_flight(ovl_executor_t *x); /* any thread, as all below */
 int ovl_exec_submit(ovl_executor_t *x, void *item);

@@ -240,9 +240,6 @@ static void on_deadline(uv_timer_t *handle) {
 
 /* ---- stalls -------------------------------------------------------------------------------------------------------- */
 
-/* Starts and ends of ops so far. */
-static uint64_t count_moves(const ovl_core_t *core) { return core->moves; }
-
 static void on_stall_timer(uv_timer_t *handle);
 
 static void arm_stall(ovl_executor_t *x, uint64_t wait) {
@@ -251,7 +248,7 @@ static void arm_stall(ovl_executor_t *x, uint64_t wait) {
 
 /* Has nothing moved for stall_ns, and has nobody been told? Without a microbatch in flight nothing is to move. */
 static bool has_stalled(ovl_executor_t *x, uint64_t now) {
-  uint64_t moves = count_moves(&x->core);
+  uint64_t moves = x->core.moves;
   if (moves != x->moves || x->core.in_flight == 0) {
     x->moves = moves;
     x->moved_at = x->core.in_flight == 0 ? now : x->core.now;

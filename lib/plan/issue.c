@@ -11,6 +11,7 @@
 /* What the edges are worked out with; `source` and `sink`: waits for nothing of its microbatch, and nothing for it. */
 typedef struct work {
   const ovl_description_t *d;
+  const ovl_plan_t *plan; /* made from d */
   ovl_issue_t *issue;
   bool *source, *sink;
   uint64_t dependency_count;
@@ -27,19 +28,11 @@ static bool in_stream_order(const work_t *w, uint32_t before, uint32_t after) {
   return on_device(w, before) && domain_of(w, before) == domain_of(w, after);
 }
 
-/* Calls `see` for the chain and every declared dependency that the user's window does not imply. */
 static void each_edge(work_t *w, void (*see)(work_t *w, ovl_dependency_t edge)) {
-  for (uint32_t s = 1; s < w->d->stage_count; s++)
-    if (w->d->stages[s].chained)
-      see(w, (ovl_dependency_t){.before = s - 1, .after = s});
-  for (uint32_t i = 0; i < w->d->dependency_count; i++)
-    if (w->d->dependencies[i].distance < w->d->window)
-      see(w, w->d->dependencies[i]);
-}
-
-static void see_ends(work_t *w, ovl_dependency_t edge) {
-  if (edge.distance == 0)
-    w->sink[edge.before] = w->source[edge.after] = false;
+  const ovl_edges_t *out = &w->plan->graphs[OVL_OVERLAP].out;
+  for (uint32_t s = 0; s < w->plan->stage_count; s++)
+    for (uint32_t e = out->first[s]; e < out->first[s + 1]; e++)
+      see(w, (ovl_dependency_t){s, out->edges[e].stage, out->edges[e].distance});
 }
 
 static void want_watch(work_t *w, uint32_t stage) {
@@ -63,19 +56,17 @@ static uint32_t number_watches(work_t *w) {
 }
 
 /* In a serial run the host waits wherever the device does not. */
-static void watch_in_order(work_t *w, const uint32_t *order) {
+static void watch_in_order(work_t *w) {
   for (uint32_t k = 1; k < w->d->stage_count; k++)
-    see_watched(w, (ovl_dependency_t){.before = order[k - 1], .after = order[k]});
+    see_watched(w, (ovl_dependency_t){.before = w->plan->order[k - 1], .after = w->plan->order[k]});
 }
 
-static uint32_t find_watches(work_t *w, const uint32_t *order) {
-  for (uint32_t s = 0; s < w->d->stage_count; s++) {
-    w->source[s] = w->sink[s] = true;
+static uint32_t find_watches(work_t *w) {
+  for (uint32_t s = 0; s < w->d->stage_count; s++)
     w->issue->watches[s] = OVL_NO_WATCH;
-  }
-  each_edge(w, see_ends);
+  ovl_plan_find_ends(w->plan, &w->plan->graphs[OVL_OVERLAP], w->source, w->sink);
   each_edge(w, see_watched);
-  watch_in_order(w, order);
+  watch_in_order(w);
   for (uint32_t s = 0; s < w->d->stage_count; s++)
     if (w->sink[s] || w->d->stages[s].deadline)
       want_watch(w, s);
@@ -156,7 +147,8 @@ static void make_stages(const work_t *w, uint32_t watch_count) {
         (ovl_stage_desc_t){.lane = issue->observer, .always = true, .shadow = true};
 }
 
-static void make_order(const work_t *w, const uint32_t *order) {
+static void make_order(const work_t *w) {
+  const uint32_t *order = w->plan->order;
   uint32_t at = 0;
   for (uint32_t k = 0; k < w->d->stage_count; k++) {
     w->issue->order[at++] = order[k];
@@ -186,11 +178,11 @@ static int tables_init(work_t *w, const uint32_t *domains, const ovl_memory_t *m
   return 0;
 }
 
-int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const uint32_t *order,
+int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const ovl_plan_t *plan,
                    const uint32_t *domains, uint32_t domain_count, uint32_t ahead,
                    const ovl_memory_t *memory) {
   memset(issue, 0, sizeof *issue);
-  work_t w = {.d = d, .issue = issue};
+  work_t w = {.d = d, .plan = plan, .issue = issue};
   issue->user_stages = d->stage_count;
   issue->user_lanes = d->lane_count;
   issue->domain_count = domain_count;
@@ -198,10 +190,10 @@ int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const uint32_
   uint32_t watch_count = 0;
   int r = tables_init(&w, domains, memory);
   if (r == 0) {
-    watch_count = find_watches(&w, order);
+    watch_count = find_watches(&w);
     make_lanes(&w, watch_count, ahead);
     make_stages(&w, watch_count);
-    make_order(&w, order);
+    make_order(&w);
     r = make_edges(&w, ahead, memory);
   }
   issue->description = (ovl_description_t){.lanes = issue->lanes,

@@ -248,6 +248,15 @@ void ovl_plan_finish(ovl_plan_t *plan, const ovl_memory_t *memory) {
   memset(plan, 0, sizeof *plan);
 }
 
+void ovl_plan_find_ends(const ovl_plan_t *plan, const ovl_graph_t *graph, bool *source, bool *sink) {
+  for (uint32_t s = 0; s < plan->stage_count; s++)
+    source[s] = sink[s] = true;
+  for (uint32_t s = 0; s < plan->stage_count; s++)
+    for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
+      if (graph->out.edges[e].distance == 0)
+        sink[s] = source[graph->out.edges[e].stage] = false;
+}
+
 /* ---- cycles ---------------------------------------------------------------------------------------- */
 
 /* Depth first from path[0]; path holds the way to the stage in hand, next[s] the edge of s to try. */

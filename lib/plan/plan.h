@@ -86,6 +86,9 @@ typedef struct ovl_plan {
 int ovl_plan_init(ovl_plan_t *plan, const ovl_description_t *description, const ovl_memory_t *memory);
 void ovl_plan_finish(ovl_plan_t *plan, const ovl_memory_t *memory);
 
+/* By stage: does it wait for nothing of its own microbatch, and does nothing of that wait for it? */
+void ovl_plan_find_ends(const ovl_plan_t *plan, const ovl_graph_t *graph, bool *source, bool *sink);
+
 /* Looks for a way from stage `from` to stage `to` along edges of distance 0. *length becomes the number
  * of stages on it (0: there is none), which path[0] = from .. path[*length - 1] = to name. path has room
  * for all stages. 0 or OVL_ENOMEM. */

@@ -208,6 +208,12 @@ int paper_after(const paper_work_t *later, const paper_work_t *earlier) {
   return later->seen[earlier->stream] >= earlier->position;
 }
 
+void paper_assert_all_after(const paper_t *paper, uint32_t from) {
+  for (uint32_t i = from; i < paper->work_count; i++)
+    for (uint32_t j = 0; j < from; j++)
+      assert_true(paper_after(&paper->works[i], &paper->works[j]));
+}
+
 int paper_joined(const paper_t *paper, const void *stream) {
   const paper_stream_t *on = stream;
   for (uint32_t s = 0; s < paper->stream_count; s++)

@@ -80,6 +80,9 @@ const paper_work_t *paper_find(const paper_t *paper, uint32_t from, uint32_t sta
 /* Whatever they take, does `later` come after `earlier`? */
 int paper_after(const paper_work_t *later, const paper_work_t *earlier);
 
+/* All works from number `from` on come after all before them. */
+void paper_assert_all_after(const paper_t *paper, uint32_t from);
+
 /* Does what comes next on the stream come after all works? */
 int paper_joined(const paper_t *paper, const void *stream);
 

@@ -9,7 +9,7 @@
 
 #include "support/describe.h"
 #include "support/paper_device.h"
-#include "support/random.h"
+#include "support/random_edges.h"
 #include "support/seed.h"
 #include "support/watchdog.h"
 
@@ -75,10 +75,6 @@ static int tear_down(void **state) {
 }
 
 /* ---- describing, and what each op has to find ---- */
-
-typedef struct edge {
-  uint32_t before, after, distance;
-} edge_t;
 
 static struct {
   uint32_t stages, window;
@@ -329,16 +325,7 @@ static void play_random_shape(random_source_t *random) {
     uint32_t lane = random_below(random, lane_count);
     add_any(p, lanes[lane], devices[lane], random_chance(random, 70));
   }
-  for (uint32_t e = random_below(random, 6); e > 0; e--) {
-    edge_t edge = {1 + random_below(random, stages), 1 + random_below(random, stages),
-                   random_below(random, window + 1)};
-    if (edge.distance == 0 && edge.before >= edge.after)
-      continue;
-    assert_int_equal(
-        ovl_pipeline_add_dependency(p, (ovl_stage_t){edge.before}, (ovl_stage_t){edge.after}, edge.distance),
-        0);
-    shape.edges[shape.edge_count++] = edge;
-  }
+  shape.edge_count += add_random_edges(random, p, stages, window, &shape.edges[shape.edge_count]);
   assert_int_equal(ovl_pipeline_set_mode(p, random_chance(random, 15) ? OVL_SERIAL : OVL_OVERLAP), 0);
   run(p, microbatches, 0);
   check_streams(microbatches);
@@ -566,9 +553,7 @@ static void a_run_comes_after_what_was_enqueued(void **state) {
   assert_int_equal(ovl_pipeline_enqueue(p, &call), 0);
   uint32_t before = paper->work_count;
   run(p, 4, 0);
-  for (uint32_t i = before; i < paper->work_count; i++)
-    for (uint32_t j = 0; j < before; j++)
-      assert_true(paper_after(&paper->works[i], &paper->works[j]));
+  paper_assert_all_after(paper, before);
   ovl_pipeline_close(p, NULL);
 }
 

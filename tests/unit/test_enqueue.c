@@ -9,7 +9,7 @@
 
 #include "support/describe.h"
 #include "support/paper_device.h"
-#include "support/random.h"
+#include "support/random_edges.h"
 #include "support/seed.h"
 
 enum { STAGES = 16, MOST_MICROBATCHES = 24 };
@@ -200,26 +200,6 @@ static void a_device_is_entered_before_it_is_used(void **state) { /* asserted by
 
 /* ---- random pipelines ---- */
 
-typedef struct edge {
-  uint32_t before, after, distance;
-} edge_t;
-
-static uint32_t add_random_edges(random_source_t *random, ovl_pipeline_t *p, uint32_t stages, uint32_t window,
-                                 edge_t *edges) {
-  uint32_t count = random_below(random, 6), kept = 0;
-  for (uint32_t e = 0; e < count; e++) {
-    edge_t edge = {1 + random_below(random, stages), 1 + random_below(random, stages),
-                   random_below(random, window + 1)};
-    if (edge.distance == 0 && edge.before >= edge.after)
-      continue;
-    assert_int_equal(
-        ovl_pipeline_add_dependency(p, (ovl_stage_t){edge.before}, (ovl_stage_t){edge.after}, edge.distance),
-        0);
-    edges[kept++] = edge;
-  }
-  return kept;
-}
-
 static void check_edges(const edge_t *edges, uint32_t count, uint64_t microbatches) {
   for (uint32_t e = 0; e < count; e++)
     for (uint64_t i = edges[e].distance; i < microbatches; i++)
@@ -235,7 +215,7 @@ static void check_slots(uint32_t stages, uint32_t window, uint64_t microbatches)
 }
 
 static void play_random_pipeline(random_source_t *random) {
-  edge_t edges[6 + STAGES];
+  edge_t edges[RANDOM_EDGES];
   uint32_t window = 1 + random_below(random, 4), stages = 1 + random_below(random, 7);
   uint32_t lanes = 1 + random_below(random, 4), count;
   uint64_t microbatches = 1 + random_below(random, 12);
@@ -284,18 +264,10 @@ static void a_call_comes_after_the_one_before(void **state) {
   for (int call = 0; call < 3; call++) {
     uint32_t before = paper->work_count;
     assert_int_equal(enqueue_on(p, 5, origins[call]), 0);
-    for (uint32_t i = before; i < paper->work_count; i++)
-      for (uint32_t j = 0; j < before; j++)
-        assert_true(paper_after(&paper->works[i], &paper->works[j]));
+    paper_assert_all_after(paper, before);
     assert_true(paper_joined(paper, origins[call]));
   }
   close_pipeline(p);
-}
-
-static void assert_all_after(uint32_t before) {
-  for (uint32_t i = before; i < paper->work_count; i++)
-    for (uint32_t j = 0; j < before; j++)
-      assert_true(paper_after(&paper->works[i], &paper->works[j]));
 }
 
 /* Also if a capture on that origin came between, which has ordered nothing; and if the last origin was a lane's own stream. */
@@ -320,7 +292,7 @@ static void it_does_so_whatever_the_origins(void **state) {
     if (i == 1)
       paper->work_count = before; /* captured only: nothing of it has run */
     else
-      assert_all_after(before);
+      paper_assert_all_after(paper, before);
   }
   close_pipeline(p);
 }
