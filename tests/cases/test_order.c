@@ -59,10 +59,11 @@ static int communicate(ovl_op_t *op) {
 }
 
 /* Layer by layer, computation and then communication, which keeps its order. */
-static void open_layers(layers_t *layers, ovl_lane_kind_t comm_kind, int no_stats) {
+static void open_layers(layers_t *layers, ovl_lane_kind_t comm_kind, int no_stats, size_t trace) {
   ovl_pipeline_options_t options = pipeline_options(WINDOW);
   ovl_lane_options_t comm = lane_options("comm", comm_kind, 1);
   options.no_stats = no_stats;
+  options.trace = trace;
   comm.order = OVL_ORDER_FIXED;
   memset(layers, 0, sizeof *layers);
   layers->pipeline = make_pipeline(&options);
@@ -100,7 +101,7 @@ static void predict(order_text_t order) {
   layers_t layers;
   ovl_simulation_t simulation;
   ovl_simulation_init(&simulation);
-  open_layers(&layers, OVL_LANE_POOL, 0);
+  open_layers(&layers, OVL_LANE_POOL, 0, 0);
   simulation.on_op = note_simulated;
   simulation.data = &layers;
   assert_int_equal(ovl_pipeline_simulate(layers.pipeline, MICROBATCHES, &simulation, NULL), 0);
@@ -115,7 +116,7 @@ static void run_often(ovl_lane_kind_t comm_kind) {
   order_text_t expected;
   uint64_t runs = TEST_SANITIZED ? RUNS / 10 : RUNS;
   predict(expected);
-  open_layers(&layers, comm_kind, 0);
+  open_layers(&layers, comm_kind, 0, 0);
   layers.jitter = uv_hrtime();
   for (uint64_t k = 0; k < runs; k++) {
     run_layers(&layers);
@@ -169,7 +170,7 @@ static void case_20_one_order_in_every_process_and_pool(void **state) {
 /* Called for another process. */
 static int print_order(void) {
   layers_t layers;
-  open_layers(&layers, OVL_LANE_POOL, 0);
+  open_layers(&layers, OVL_LANE_POOL, 0, 0);
   layers.jitter = uv_hrtime();
   run_layers(&layers);
   puts(layers.order);
@@ -179,13 +180,16 @@ static int print_order(void) {
 
 /* ---- case 27 ------------------------------------------------------------------------------------------------------------ */
 
-static void case_27_one_order_with_statistics_or_without(void **state) {
+static void case_27_one_order_with_statistics_and_traces_or_without(void **state) {
   (void)state;
   order_text_t expected;
   predict(expected);
-  for (int no_stats = 0; no_stats < 2; no_stats++) {
+  for (int way = 0; way < 4; way++) {
     layers_t layers;
-    open_layers(&layers, OVL_LANE_POOL, no_stats);
+    int no_stats = way & 1;
+    size_t records = way & 2 ? STAGES * MICROBATCHES : 0;
+    ovl_trace_t trace;
+    open_layers(&layers, OVL_LANE_POOL, no_stats, records);
     for (int k = 0; k < 10; k++) {
       run_layers(&layers);
       assert_string_equal(layers.order, expected);
@@ -193,6 +197,9 @@ static void case_27_one_order_with_statistics_or_without(void **state) {
     ovl_stats_t stats = stats_of(layers.pipeline);
     assert_int_equal(stats.ops, STAGES * MICROBATCHES);
     assert_int_equal(stats.bound_ns > 0, no_stats == 0);
+    ovl_trace_init(&trace, NULL, 0);
+    assert_int_equal(ovl_pipeline_trace(layers.pipeline, &trace), 0);
+    assert_int_equal(trace.kept, records);
     close_layers(&layers);
   }
 }
@@ -275,7 +282,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(case_20_one_order_in_every_process_and_pool),
       cmocka_unit_test(case_22_communication_begins_under_the_next_computation_in_virtual_time),
       cmocka_unit_test(case_22_communication_begins_under_the_next_computation_for_real),
-      cmocka_unit_test(case_27_one_order_with_statistics_or_without),
+      cmocka_unit_test(case_27_one_order_with_statistics_and_traces_or_without),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
