@@ -112,6 +112,15 @@ static bool is_stopped(const ovl_pipeline_t *p) {
   return stopped;
 }
 
+static void count_deadline(ovl_op_t *op, bool now) {
+  ovl_executor_t *x = &op->pipeline->exec;
+  if (x->stage_hooks[op->stage.id - 1].timeout_ns == 0)
+    return;
+  ovl_lock(ovl_exec_lock_of(x));
+  ovl_exec_count_deadline(x, ovl_core_op_of(op), now ? ovl_clock_now(&x->clock) : UINT64_MAX);
+  ovl_unlock(ovl_exec_lock_of(x));
+}
+
 ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result) {
   ovl_devices_t *devices = ovl_memory_array(&p->memory, 1, sizeof *devices);
   *result = devices != NULL ? make_plan(p, plan, devices) : OVL_ENOMEM;
@@ -122,6 +131,7 @@ ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan,
   if (*result == 0) {
     devices->issuer.abandon_ns = p->options.abandon_ns;
     devices->issuer.is_stopped = is_stopped;
+    devices->issuer.count_deadline = count_deadline;
     fill_hooks(p, devices);
     return devices;
   }

@@ -122,7 +122,7 @@ int ovl_pipeline_cancel(ovl_pipeline_t *p) { return p != NULL ? ovl_exec_cancel(
 int ovl_op_complete(ovl_op_t *op, int status) {
   if (op == NULL || op->pipeline == NULL || status == OVL_PENDING)
     return OVL_EINVAL;
-  return ovl_exec_complete_op(&op->pipeline->exec, (ovl_core_op_t *)(void *)op, status);
+  return ovl_exec_complete_op(&op->pipeline->exec, ovl_core_op_of(op), status);
 }
 
 /* ---- close ----------------------------------------------------------------------------------------------------- */

@@ -296,6 +296,9 @@ static inline uint64_t ovl_core_lane_ops(const ovl_core_t *core, uint32_t lane) 
   return ops;
 }
 
+/* From what a callback was given. */
+static inline ovl_core_op_t *ovl_core_op_of(ovl_op_t *op) { return (ovl_core_op_t *)(void *)op; }
+
 static inline uint32_t ovl_core_op_stage(const ovl_core_op_t *op) { return op->pub.stage.id - 1; }
 
 static inline uint32_t ovl_core_op_lane(const ovl_core_op_t *op) { return op->pub.lane.id - 1; }

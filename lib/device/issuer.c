@@ -21,7 +21,8 @@ static int tables_init(ovl_issuer_t *issuer) {
   issuer->tracks = ovl_memory_array(memory, issue->domain_count, sizeof *issuer->tracks);
   issuer->stages = ovl_memory_array(memory, issue->user_stages, sizeof *issuer->stages);
   issuer->watches = ovl_memory_array(memory, watches, sizeof *issuer->watches);
-  if (issuer->tracks == NULL || issuer->stages == NULL || issuer->watches == NULL)
+  issuer->queues = ovl_memory_array(memory, issue->user_lanes, sizeof *issuer->queues);
+  if (issuer->tracks == NULL || issuer->stages == NULL || issuer->watches == NULL || issuer->queues == NULL)
     return OVL_ENOMEM;
 
   for (uint32_t s = 0; s < issue->user_stages; s++) {
@@ -38,7 +39,6 @@ int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_pl
   issuer->plan = plan;
   issuer->memory = *memory;
   issuer->ahead = issue->description.window;
-  issuer->last = &issuer->first;
   issuer->lanes = lanes;
   int r = tables_init(issuer);
   if (r == 0)
@@ -56,6 +56,7 @@ void ovl_issuer_finish(ovl_issuer_t *issuer) {
       ovl_tracks_finish(&issuer->tracks[k], atomic_load(&issuer->abandoned));
   if (issuer->mutex_made)
     uv_mutex_destroy(&issuer->mutex);
+  ovl_memory_free(&memory, issuer->queues);
   ovl_memory_free(&memory, issuer->watches);
   ovl_memory_free(&memory, issuer->stages);
   ovl_memory_free(&memory, issuer->tracks);
@@ -145,40 +146,50 @@ int ovl_issuer_put(ovl_op_t *op) {
 
 /* ---- watching -------------------------------------------------------------------------------------------------------- */
 
-static void append(ovl_issuer_t *issuer, ovl_watch_t *watch) {
-  watch->next = NULL;
+/* Watches of one lane may begin in another order than that in which their stages were issued, if seldom.
+ * True: it is the first. */
+static bool enter_queue(ovl_watch_queue_t *queue, ovl_watch_t *watch) {
+  watch->before = queue->last;
+  while (watch->before != NULL && watch->before->mark->position > watch->mark->position)
+    watch->before = watch->before->before;
+  watch->after = watch->before != NULL ? watch->before->after : queue->first;
+  *(watch->before != NULL ? &watch->before->after : &queue->first) = watch;
+  *(watch->after != NULL ? &watch->after->before : &queue->last) = watch;
+  return watch->before == NULL;
+}
+
+static ovl_watch_t *first_of(ovl_issuer_t *issuer, uint32_t lane) {
   uv_mutex_lock(&issuer->mutex);
-  *issuer->last = watch;
-  issuer->last = &watch->next;
+  ovl_watch_t *first = issuer->queues[lane].first;
+  uv_mutex_unlock(&issuer->mutex);
+  return first;
+}
+
+static void leave_queue(ovl_issuer_t *issuer, uint32_t lane, const ovl_watch_t *watch) {
+  ovl_watch_queue_t *queue = &issuer->queues[lane];
+  uv_mutex_lock(&issuer->mutex);
+  *(watch->before != NULL ? &watch->before->after : &queue->first) = watch->after;
+  *(watch->after != NULL ? &watch->after->before : &queue->last) = watch->before;
   uv_mutex_unlock(&issuer->mutex);
 }
 
-/* No event: nothing of it could be put down. */
+/* No mark: nothing of it could be put down. */
 int ovl_issuer_watch(ovl_op_t *op) {
   const ovl_issuer_stage_t *stage = op->data;
   ovl_issuer_t *issuer = stage->issuer;
-  void *event = ovl_tracks_event(tracks_of(issuer, stage->stage), stage->stage, op->microbatch);
-  if (event == NULL)
+  const ovl_mark_t *mark = ovl_tracks_mark(tracks_of(issuer, stage->stage), stage->stage, op->microbatch);
+  if (mark == NULL)
     return 0;
   size_t row = op->stage.id - 1 - issuer->issue->user_stages;
   ovl_watch_t *watch = &issuer->watches[row * issuer->ahead + op->microbatch % issuer->ahead];
-  *watch = (ovl_watch_t){.op = op, .event = event, .lane = lane_of(issuer, stage->stage)};
-  append(issuer, watch);
-  return OVL_PENDING;
-}
-
-static ovl_watch_t *take_all(ovl_issuer_t *issuer) {
+  *watch = (ovl_watch_t){.op = op, .mark = mark};
+  issuer->count_deadline(op, false);
   uv_mutex_lock(&issuer->mutex);
-  ovl_watch_t *all = issuer->first;
-  issuer->first = NULL;
-  issuer->last = &issuer->first;
+  bool first = enter_queue(&issuer->queues[lane_of(issuer, stage->stage)], watch);
   uv_mutex_unlock(&issuer->mutex);
-  return all;
-}
-
-static int query(const ovl_issuer_t *issuer, const ovl_watch_t *watch) {
-  const ovl_device_t *device = issuer->lanes[watch->lane].device;
-  return device->event_query(device->context, watch->event);
+  if (first)
+    issuer->count_deadline(op, true);
+  return OVL_PENDING;
 }
 
 static bool is_over(ovl_issuer_t *issuer, const ovl_pipeline_t *p) {
@@ -190,20 +201,32 @@ static bool is_over(ovl_issuer_t *issuer, const ovl_pipeline_t *p) {
   return now - issuer->stopped_at >= issuer->abandon_ns;
 }
 
+static int ask(ovl_issuer_t *issuer, const ovl_device_t *device, const ovl_watch_t *watch, bool over) {
+  int result = device->event_query(device->context, watch->mark->event);
+  if (result != OVL_PENDING || !over)
+    return result;
+  atomic_store(&issuer->abandoned, true);
+  return OVL_ETIMEDOUT;
+}
+
+/* The next one's deadline counts from here: until now the stream was busy with this. */
+static void poll_lane(ovl_issuer_t *issuer, uint32_t lane, bool over) {
+  for (ovl_watch_t *watch; (watch = first_of(issuer, lane)) != NULL;) {
+    int result = ask(issuer, issuer->lanes[lane].device, watch, over);
+    if (result == OVL_PENDING)
+      return;
+    leave_queue(issuer, lane, watch);
+    (void)ovl_op_complete(watch->op, result); /* the one completion of this op */
+    watch = first_of(issuer, lane);
+    if (watch != NULL)
+      issuer->count_deadline(watch->op, true);
+  }
+}
+
 void ovl_issuer_poll(ovl_pipeline_t *p, ovl_lane_t lane, void *data) {
   ovl_issuer_t *issuer = data;
   bool over = is_over(issuer, p);
   (void)lane;
-  for (ovl_watch_t *watch = take_all(issuer), *next; watch != NULL; watch = next) {
-    next = watch->next;
-    int result = query(issuer, watch);
-    if (result == OVL_PENDING && over) {
-      atomic_store(&issuer->abandoned, true);
-      result = OVL_ETIMEDOUT;
-    }
-    if (result == OVL_PENDING)
-      append(issuer, watch);
-    else
-      (void)ovl_op_complete(watch->op, result); /* the one completion of this op */
-  }
+  for (uint32_t l = 0; l < issuer->issue->user_lanes; l++)
+    poll_lane(issuer, l, over);
 }

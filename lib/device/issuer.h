@@ -21,13 +21,17 @@ typedef struct ovl_issuer_stage {
       skipped; /* in this run: ops whose callback was left out, because their microbatch had failed */
 } ovl_issuer_stage_t;
 
-/* A watch in flight: in the list of its lane, in the order in which they began. */
+/* A watch in flight: in the queue of its lane, in the order of the stream. */
 typedef struct ovl_watch {
   ovl_op_t *op;
-  void *event;
-  uint32_t lane; /* the user's */
-  struct ovl_watch *next;
+  const ovl_mark_t *mark; /* stays as it is until the watch has ended */
+  struct ovl_watch *before, *after;
 } ovl_watch_t;
+
+/* A stream does one thing after another: so only the first is asked for. */
+typedef struct ovl_watch_queue {
+  ovl_watch_t *first, *last;
+} ovl_watch_queue_t;
 
 typedef struct ovl_issuer {
   const ovl_issue_t *issue;
@@ -37,14 +41,15 @@ typedef struct ovl_issuer {
   ovl_tracks_t *tracks;          /* by sync domain; each used by one thread at a time */
   ovl_issuer_stage_t *stages;    /* by the user's stage */
   uint32_t ahead;
-  uint64_t abandon_ns;                         /* see ovl_pipeline_options_t */
-  bool (*is_stopped)(const ovl_pipeline_t *p); /* has the run been? */
-  uint64_t stopped_at;                         /* seen by the poll hook, which alone uses it; 0: not yet */
-  atomic_bool abandoned;                       /* some work has been given up */
+  uint64_t abandon_ns;                            /* see ovl_pipeline_options_t */
+  bool (*is_stopped)(const ovl_pipeline_t *p);    /* has the run been? */
+  void (*count_deadline)(ovl_op_t *op, bool now); /* of a watch: from now on; else not yet */
+  uint64_t stopped_at;                            /* seen by the poll hook, which alone uses it; 0: not yet */
+  atomic_bool abandoned;                          /* some work has been given up */
 
-  ovl_watch_t *watches; /* [watch][microbatch mod ahead] */
-  uv_mutex_t mutex;     /* of the list: watches may begin at the same time */
-  ovl_watch_t *first, **last;
+  ovl_watch_t *watches;      /* [watch][microbatch mod ahead] */
+  ovl_watch_queue_t *queues; /* by the user's lane */
+  uv_mutex_t mutex; /* of the queues: watches may begin at the same time, and while others are asked for */
   bool mutex_made;
 } ovl_issuer_t;
 

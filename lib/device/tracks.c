@@ -368,7 +368,7 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
   return r;
 }
 
-void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
   const ovl_mark_t *mark = &tracks->marks[place_of(tracks, stage, microbatch)];
-  return mark->name == microbatch + 1 ? mark->event : NULL;
+  return mark->name == microbatch + 1 ? mark : NULL;
 }

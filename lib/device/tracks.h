@@ -98,7 +98,8 @@ void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track
 /* Behind the last eager call; NULL: there was none. */
 void *ovl_tracks_end(const ovl_tracks_t *tracks);
 
-/* The event behind an op that has been issued in this run and is not known to be done; NULL: it was skipped. */
-void *ovl_tracks_event(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
+/* Where an op ended that has been issued in this run and is not known to be done; it stays as it is until that is known. NULL:
+ * nothing could be put down. */
+const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 
 #endif

@@ -244,6 +244,8 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now);
 int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status); /* any thread, without the lock */
 void ovl_exec_expire(ovl_executor_t *x, uint64_t now);
 uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now);
+void ovl_exec_count_deadline(const ovl_executor_t *x, ovl_core_op_t *op,
+                             uint64_t from); /* UINT64_MAX: not yet */
 ovl_core_op_t *ovl_exec_next_hook(ovl_executor_t *x);
 
 /* After anything has changed: calls runners, wakes the loop. `self`: a runner that will take one op itself. */

@@ -89,6 +89,11 @@ uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now) {
   return next;
 }
 
+void ovl_exec_count_deadline(const ovl_executor_t *x, ovl_core_op_t *op, uint64_t from) {
+  if (!(op->flags & OVL_OP_EXPIRED))
+    op->deadline = ovl_later(from, hooks_of(x, op)->timeout_ns);
+}
+
 /* ---- the life of an op ---------------------------------------------------------------------------------- */
 
 ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now) {

@@ -246,14 +246,10 @@ static void do_nothing(ovl_pipeline_t *p, uint64_t microbatch, void *item, int s
   (void)status;
 }
 
-/* With nothing known to be done, so many microbatches are issued and no more. */
-static void issue_ahead(uint32_t wanted, bool report, uint32_t expected) {
+/* Nothing is known to be done until so many microbatches have been issued, and some time has passed. */
+static uint32_t run_held(ovl_pipeline_t *p, uint32_t expected, uint64_t microbatches) {
   uv_loop_t loop;
-  set_up(NULL);
-  ovl_pipeline_options_t options = pipeline_options(0);
-  options.issue_ahead = wanted;
-  options.on_microbatch = report ? do_nothing : NULL;
-  ahead_t ahead = {.p = two_lanes(&options, 1, 1), .expected = expected};
+  ahead_t ahead = {.p = p, .expected = expected};
   atomic_store(&begun, 0);
   atomic_store(&paper->hold, 1);
   assert_int_equal(uv_loop_init(&loop), 0);
@@ -261,11 +257,21 @@ static void issue_ahead(uint32_t wanted, bool report, uint32_t expected) {
   ahead.timer.data = &ahead;
   assert_int_equal(uv_timer_start(&ahead.timer, look, 1, 1), 0);
   watchdog_expect("as much to be issued as may be");
-  assert_int_equal(ovl_pipeline_start(ahead.p, &loop, 30, ends_well), 0);
+  assert_int_equal(ovl_pipeline_start(ahead.p, &loop, microbatches, ends_well), 0);
   assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
-  assert_int_equal(ahead.seen, expected);
-  ovl_pipeline_close(ahead.p, NULL);
   assert_int_equal(uv_loop_close(&loop), 0);
+  return ahead.seen;
+}
+
+/* With nothing known to be done, so many microbatches are issued and no more. */
+static void issue_ahead(uint32_t wanted, bool report, uint32_t expected) {
+  set_up(NULL);
+  ovl_pipeline_options_t options = pipeline_options(0);
+  options.issue_ahead = wanted;
+  options.on_microbatch = report ? do_nothing : NULL;
+  ovl_pipeline_t *p = two_lanes(&options, 1, 1);
+  assert_int_equal(run_held(p, expected, 30), expected);
+  ovl_pipeline_close(p, NULL);
   tear_down(NULL);
 }
 
@@ -275,6 +281,23 @@ static void so_much_is_issued_ahead(void **state) {
   issue_ahead(7, false, 7);
   issue_ahead(1, false, 2); /* the window at least */
   issue_ahead(7, true, 2);  /* who is told of microbatches may look at their slots */
+}
+
+/* Of a stream only what it will come to next is asked for, however long it takes. */
+static void only_the_first_open_event_is_asked_for(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  options.issue_ahead = 4;
+  ovl_pipeline_t *p = two_lanes(&options, 1, 1);
+  assert_int_equal(run_held(p, 4, 4), 4);
+  unsigned watched = 0, first = 0;
+  for (uint32_t e = 0; e < paper->events_made; e++) {
+    watched += paper->events[e].queries > 0;
+    first += paper->events[e].queries > paper->patience + 1;
+  }
+  assert_int_equal(watched, 4);
+  assert_int_equal(first, 1);
+  ovl_pipeline_close(p, NULL);
 }
 
 /* ---- mixed ---- */
@@ -719,6 +742,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(serial_mode_is_serial, set_up, tear_down),
       cmocka_unit_test_setup_teardown(serial_mode_is_serial_with_host_lanes, set_up, tear_down),
       cmocka_unit_test(so_much_is_issued_ahead),
+      cmocka_unit_test_setup_teardown(only_the_first_open_event_is_asked_for, set_up, tear_down),
       cmocka_unit_test_setup_teardown(host_lanes_wait_for_the_device, set_up, tear_down),
       cmocka_unit_test(random_mixtures_keep_every_dependency),
       cmocka_unit_test_setup_teardown(items_stream_through_devices, set_up, tear_down),

@@ -140,11 +140,33 @@ static void a_device_that_fails_ends_the_run(void **state) {
   }
 }
 
+static void sleep_long(void *data) {
+  (void)data;
+  uv_sleep(250);
+}
+
+static int run_long(ovl_op_t *op) { return device_threads_launch(op->stream, sleep_long, NULL); }
+
+/* All are issued at once, and together they take longer than one may. */
+static void deadlines_leave_out_the_time_in_the_queue(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  options.issue_ahead = 6;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  ovl_stage_options_t stage = stage_options(add_stream(p, 0), run_long, NULL);
+  stage.timeout_ns = 1000000000;
+  add_stage_with(p, &stage);
+  watchdog_expect("a run with deadlines");
+  assert_int_equal(ovl_pipeline_run(p, 6), 0);
+  ovl_pipeline_close(p, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(slots_are_kept_apart),
       cmocka_unit_test_setup_teardown(what_is_enqueued_is_done_in_order, set_up, tear_down),
       cmocka_unit_test(a_device_that_fails_ends_the_run),
+      cmocka_unit_test_setup_teardown(deadlines_leave_out_the_time_in_the_queue, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
