@@ -88,6 +88,7 @@ static int describe(program_t *program) {
   ovl_pipeline_options_t options;
   ovl_pipeline_options_init(&options);
   options.window = WINDOW;
+  options.device_timing = OVL_DEVICE_TIMING_ALL;
   int status = ovl_pipeline_create(&program->pipeline, &options);
   if (status == 0)
     status = add(program, "compute", OVL_ROLE_COMPUTE, program->compute, run_compute,
@@ -109,12 +110,23 @@ static int finish_way(program_t *program, const char *way, int status, uint64_t 
   return status;
 }
 
+/* By the device's own clock. */
+static int tell_hidden(const program_t *program) {
+  ovl_stats_t stats;
+  ovl_stats_init(&stats);
+  int status = ovl_pipeline_stats(program->pipeline, &stats);
+  printf("  %-11s %8.1f ms of communication hidden, %.1f ms exposed\n", "", (double)stats.hidden_ns / 1e6,
+         (double)stats.exposed_ns / 1e6);
+  return status;
+}
+
 static int run(program_t *program, ovl_mode_t mode, const char *way, uint64_t theory_ms) {
   int status = ovl_pipeline_set_mode(program->pipeline, mode);
   uint64_t began_ns = uv_hrtime();
   if (status == 0)
     status = ovl_pipeline_run(program->pipeline, MICROBATCHES);
-  return finish_way(program, way, status, began_ns, theory_ms);
+  status = finish_way(program, way, status, began_ns, theory_ms);
+  return status == 0 ? tell_hidden(program) : status;
 }
 
 static int enqueue(program_t *program, uint64_t theory_ms) {

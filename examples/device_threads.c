@@ -7,6 +7,8 @@
 typedef struct event {
   uint64_t recorded; /* how often */
   uint64_t done;     /* which of these the stream has come to */
+  uint64_t at;       /* and when, if it is asked for */
+  int timing;
 } event_t;
 
 typedef enum kind { WORK, RECORD, WAIT } kind_t;
@@ -51,9 +53,10 @@ static void do_task(device_threads_t *device, const task_t *task) {
     nap(device, device->delay_ns);
   if (task->kind == WORK)
     do_work(device, task);
-  else if (task->kind == RECORD)
+  else if (task->kind == RECORD) {
     task->event->done = task->record;
-  else
+    task->event->at = task->event->timing ? uv_hrtime() : 0;
+  } else
     while (task->event->done < task->record)
       uv_cond_wait(&device->changed, &device->mutex);
 }
@@ -117,10 +120,13 @@ void device_threads_wait(device_threads_stream_t *stream) {
 /* ---- the table ---- */
 
 static int event_create(void *context, int timing, void **event) {
+  event_t *made = calloc(1, sizeof *made);
   (void)context;
-  (void)timing;
-  *event = calloc(1, sizeof(event_t));
-  return *event != NULL ? 0 : OVL_ENOMEM;
+  *event = made;
+  if (made == NULL)
+    return OVL_ENOMEM;
+  made->timing = timing;
+  return 0;
 }
 
 /* A stream may still be about to come to it, when the pipeline was enqueued: so it is kept until nothing will. */
@@ -155,6 +161,15 @@ static int event_query(void *context, void *event) {
   return result;
 }
 
+static int elapsed(void *context, void *start, void *end, uint64_t *ns) {
+  device_threads_t *device = context;
+  const event_t *from = start, *to = end;
+  uv_mutex_lock(&device->mutex);
+  *ns = to->at > from->at ? to->at - from->at : 0;
+  uv_mutex_unlock(&device->mutex);
+  return 0;
+}
+
 /* ---- set-up ---- */
 
 int device_threads_init(device_threads_t *device) {
@@ -167,6 +182,7 @@ int device_threads_init(device_threads_t *device) {
   device->table.event_record = event_record;
   device->table.stream_wait = stream_wait;
   device->table.event_query = event_query;
+  device->table.elapsed = elapsed;
   int status = uv_mutex_init(&device->mutex);
   if (status != 0)
     return status;

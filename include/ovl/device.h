@@ -19,7 +19,7 @@ OVL_BEGIN_DECLS
  * are whatever the device takes them for; libovl passes them on.
  *
  * event_record and stream_wait are called by the one thread that issues the device's work at that time, after `enter` on the
- * same thread: for ovl_pipeline_enqueue the caller's, in a run one of libuv's pool, each op perhaps another. So a stream must
+ * same thread: for ovl_pipeline_enqueue the caller's, in a run one of libuv's pool, each op perhaps another (and, as it starts, its own). So a stream must
  * mean the same on every thread. `enter`, event_create, event_destroy and is_capturing are called also by the threads that
  * start, enqueue and close. No lock is held, and none may wait for work on a stream. What device is current afterwards is not
  * restored.
@@ -38,7 +38,7 @@ typedef struct ovl_device {
   /* Makes the device current for this thread. cudaSetDevice; nothing for OpenCL. NULL: there is nothing to do. */
   int (*enter)(void *context);
 
-  /* Makes an event that has not been recorded. timing: not 0 if `elapsed` will be asked. Called by the first run and the first enqueue, after
+  /* Makes an event that has not been recorded. timing: not 0 if `elapsed` may be asked of it. Called by the first run and the first enqueue, after
    * `enter`. cudaEventCreateWithFlags; OpenCL: memory for a cl_event. Required. */
   int (*event_create)(void *context, int timing, void **event);
 
@@ -61,6 +61,11 @@ typedef struct ovl_device {
   /* *capturing: not 0 while what is put on the stream goes into a graph. cudaStreamIsCapturing. An error says that the
    * capture was invalidated. NULL: the device cannot capture. */
   int (*is_capturing)(void *context, void *stream, int *capturing);
+
+  /* *ns: from when the stream came to `start` to when it, or another stream of the device, came to `end`, in nanoseconds; 0 if it
+   * was the other way round. Both were made with timing, and are done. cudaEventElapsedTime; clGetEventProfilingInfo. Called by a
+   * thread of libuv's pool, after `enter`. NULL: the device cannot tell, and OVL_DEVICE_TIMING_ALL is refused. */
+  int (*elapsed)(void *context, void *start, void *end, uint64_t *ns);
 } ovl_device_t;
 
 static inline void ovl_device_init(ovl_device_t *device) {

@@ -109,6 +109,12 @@ typedef struct ovl_allocator {
   void *context;
 } ovl_allocator_t;
 
+/* What is known of how long ops take on device lanes: see ovl_stats_t. */
+typedef enum ovl_device_timing {
+  OVL_DEVICE_TIMING_OFF = 0, /* nothing */
+  OVL_DEVICE_TIMING_ALL = 1  /* of every op of a run; the devices need `elapsed` */
+} ovl_device_timing_t;
+
 typedef struct ovl_pipeline_options {
   size_t size;
   ovl_op_cb compute;       /* with comm: makes the pipeline of two stages, "compute" and "comm", on two */
@@ -143,6 +149,9 @@ typedef struct ovl_pipeline_options {
   /* Once for each stall, with what ovl_pipeline_dump would write; `text` is valid until it returns. Required with stall_ns.
    * The run goes on; it may be cancelled here. */
   ovl_stall_cb on_stall;
+  /* Device lanes: whether runs measure how long their ops take on the device, by two events around each, which the host asks for.
+   * It costs something on the device, and some time of the host. Not for ovl_pipeline_enqueue. */
+  ovl_device_timing_t device_timing;
 } ovl_pipeline_options_t;
 
 typedef struct ovl_lane_options {
@@ -213,7 +222,7 @@ static inline void ovl_failure_init(ovl_failure_t *failure) {
 /* Makes a pipeline; *p is the caller's to end with ovl_pipeline_close. On error *p is NULL, and
  * ovl_pipeline_error(NULL) says why in words.
  * `options` NULL: all defaults.
- * Errors: OVL_EINVAL p is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION mode or on_error has no such value;
+ * Errors: OVL_EINVAL p is NULL; OVL_ESTRUCTSIZE; OVL_EOPTION mode, on_error or device_timing has no such value;
  *         OVL_ECALLBACK only one of compute and comm, stall_ns without on_stall, or an allocator without both
  *         functions;
  *         OVL_ENOMEM. */
@@ -221,7 +230,8 @@ OVL_EXTERN int ovl_pipeline_create(ovl_pipeline_t **p, const ovl_pipeline_option
 
 /* Adds a lane and stores its id in *lane.
  * Errors: OVL_EINVAL an argument is NULL; OVL_ESTRUCTSIZE also of the device; OVL_EOPTION role, kind or order has no such
- *         value; OVL_EDEVICE a device lane without a device or with a poll hook, or another one with a device or stream;
+ *         value; OVL_EDEVICE a device lane without a device or with a poll hook, or another one with a device or stream; with
+ *         OVL_DEVICE_TIMING_ALL a device without `elapsed`;
  *         OVL_ECALLBACK a required entry of the device is NULL; OVL_EWIDTH a fixed order, or a device lane, with a width
  *         above 1; OVL_EFROZEN; OVL_EBUSY; OVL_ENOMEM. */
 OVL_EXTERN int ovl_pipeline_add_lane(ovl_pipeline_t *p, const ovl_lane_options_t *options, ovl_lane_t *lane);

@@ -19,8 +19,9 @@ typedef struct ovl_stats {
   uint64_t ops;          /* operations that ran */
   uint64_t skipped;      /* operations that did not run because their microbatch had failed */
   uint64_t elapsed_ns;   /* start to the end of the last op */
-  uint64_t work_ns;      /* sum of the durations of all ops, taken while they contended: no serial time */
-  double concurrency;    /* work_ns / elapsed_ns; 0 when nothing ran */
+  uint64_t
+      work_ns; /* sum of the durations of all ops that are known, taken while they contended: no serial time */
+  double concurrency; /* work_ns / elapsed_ns; 0 when nothing ran */
 
   /* The executed order without any overhead, by the recurrence
    *   v(op) = max(v of what it depends on, v(retirement of i - window), arrival of i,
@@ -30,8 +31,10 @@ typedef struct ovl_stats {
   uint64_t bound_ns;
   double efficiency; /* bound_ns / elapsed_ns; 0 when nothing ran */
 
-  uint64_t hidden_ns;  /* time in which a lane of role COMM and one of role COMPUTE both worked */
-  uint64_t exposed_ns; /* time in which a lane of role COMM worked and none of role COMPUTE */
+  uint64_t hidden_ns; /* time in which a lane of role COMM and one of role COMPUTE both worked */
+  uint64_t
+      exposed_ns; /* time in which a lane of role COMM worked and none of role COMPUTE; both with device_timing also
+                          for device lanes, by their own clock: they neither hide behind host lanes nor hide them */
 
   uint32_t window;
   uint32_t pool_width;      /* pool operations that may run at once, by the lanes' widths and the window */
@@ -51,7 +54,8 @@ typedef struct ovl_stats {
  * an op: with one that is ready (runner; or fixed_order, if it is another one's turn); those that are left with one
  * that waits (dependency); the rest has none (window, input or tail). Before its first op, fill stands for
  * dependency and window.
- * Of a device lane `ops` counts what was issued; how long that took is not known, and all times but elapsed_ns are 0. */
+ * Of a device lane `ops` counts what was issued, and how long that took is no part of any time. With device_timing busy_ns is what
+ * the device itself took for its ops, without it 0; why the lane was idle is not known, and these times are 0. */
 typedef struct ovl_lane_stats {
   size_t size;
   uint64_t ops;
@@ -79,6 +83,9 @@ typedef struct ovl_lane_stats {
   ovl_stage_t waiting;
   ovl_stage_t awaited;
   uint64_t awaited_ns; /* for how long */
+
+  uint64_t
+      timed_ops; /* how many of `ops` have ended with a known duration: all, but on device lanes only with device_timing */
 } ovl_lane_stats_t;
 
 /* Of one stage. */
@@ -96,6 +103,8 @@ typedef struct ovl_stage_stats {
   uint64_t delay_total_ns;
   uint64_t delay_max_ns;
   double delay_mean_ns;
+
+  uint64_t timed_ops; /* as for the lane: total, min, max and mean are theirs */
 } ovl_stage_stats_t;
 
 static inline void ovl_stats_init(ovl_stats_t *stats) {

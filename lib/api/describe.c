@@ -66,6 +66,10 @@ static int check_table(ovl_pipeline_t *p, const char *name, const ovl_device_t *
         p, OVL_ECALLBACK,
         "add_lane: lane \"%.100s\": the device \"%.100s\" lacks an event_ function or stream_wait", name,
         table->name != NULL ? table->name : "device");
+  if (p->options.device_timing == OVL_DEVICE_TIMING_ALL && table->elapsed == NULL)
+    return ovl_refuse(p, OVL_EDEVICE,
+                      "add_lane: lane \"%.100s\": device_timing, and the device \"%.100s\" has no elapsed",
+                      name, table->name != NULL ? table->name : "device");
   return 0;
 }
 

@@ -50,13 +50,16 @@ static uint32_t issue_ahead(const ovl_pipeline_t *p, uint32_t window) {
   return p->options.on_microbatch != NULL || wanted < window ? window : wanted;
 }
 
+static bool timed(const ovl_pipeline_t *p) { return p->options.device_timing == OVL_DEVICE_TIMING_ALL; }
+
 static int make_plan(const ovl_pipeline_t *p, const ovl_plan_t *plan, ovl_devices_t *devices) {
   const ovl_description_t d = ovl_pipeline_describe(p);
   uint32_t *domains = ovl_memory_array(&p->memory, d.lane_count, sizeof *domains);
   if (domains == NULL)
     return OVL_ENOMEM;
   uint32_t count = number_domains(p, domains);
-  int r = ovl_issue_init(&devices->issue, &d, plan, domains, count, issue_ahead(p, d.window), &p->memory);
+  int r = ovl_issue_init(&devices->issue, &d, plan, domains, count, issue_ahead(p, d.window), timed(p),
+                         &p->memory);
   ovl_memory_free(&p->memory, domains);
   return r != 0 ? r : ovl_plan_init(&devices->plan, &devices->issue.description, &p->memory);
 }
@@ -121,17 +124,36 @@ static void count_deadline(ovl_op_t *op, bool now) {
   ovl_unlock(ovl_exec_lock_of(x));
 }
 
+/* The user's op, in the executor's clock. The two differ by some parts in a million. */
+static void tell(ovl_op_t *op, uint32_t stage, uint64_t start, uint64_t end) {
+  ovl_pipeline_t *p = op->pipeline;
+  ovl_core_t *core = &p->exec.core;
+  if (core->options.trace == 0)
+    return;
+  ovl_lock(ovl_exec_lock_of(&p->exec));
+  const ovl_trace_record_t record = {.microbatch = op->microbatch,
+                                     .stage = {stage + 1},
+                                     .lane = {p->plan->stages[stage].lane + 1},
+                                     .slot = op->slot,
+                                     .ready_ns = core->started + start,
+                                     .start_ns = core->started + start,
+                                     .end_ns = core->started + end};
+  ovl_core_keep_record(core, &record);
+  ovl_unlock(ovl_exec_lock_of(&p->exec));
+}
+
 ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result) {
   ovl_devices_t *devices = ovl_memory_array(&p->memory, 1, sizeof *devices);
   *result = devices != NULL ? make_plan(p, plan, devices) : OVL_ENOMEM;
   if (*result == 0)
     *result = make_tables(p, devices);
   if (*result == 0)
-    *result = ovl_issuer_init(&devices->issuer, &devices->issue, plan, devices->lanes, &p->memory);
+    *result = ovl_issuer_init(&devices->issuer, &devices->issue, plan, devices->lanes, timed(p), &p->memory);
   if (*result == 0) {
     devices->issuer.abandon_ns = p->options.abandon_ns;
     devices->issuer.is_stopped = is_stopped;
     devices->issuer.count_deadline = count_deadline;
+    devices->issuer.tell = tell;
     fill_hooks(p, devices);
     return devices;
   }
@@ -162,14 +184,6 @@ const char *ovl_run_lane_name(const ovl_pipeline_t *p, uint32_t lane) {
 
 const char *ovl_run_stage_name(const ovl_pipeline_t *p, uint32_t stage) {
   return ovl_stage_name(p, p->devices != NULL ? ovl_issue_user_stage(&p->devices->issue, stage) : stage);
-}
-
-/* ---- statistics ------------------------------------------------------------------------------------------------------ */
-
-uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage) {
-  uint64_t ended = p->exec.core.tally.stages[stage].ops;
-  uint64_t skipped = p->devices != NULL ? ovl_issuer_skipped(&p->devices->issuer, stage) : 0;
-  return skipped < ended ? skipped : ended; /* the last may not have ended yet */
 }
 
 /* ---- a run ----------------------------------------------------------------------------------------------------------- */

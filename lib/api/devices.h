@@ -6,6 +6,7 @@
 
 #include "device/issuer.h"
 #include "exec/executor.h"
+#include "ovl/stats.h"
 
 typedef struct ovl_devices {
   ovl_issue_t issue;
@@ -23,6 +24,11 @@ void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory);
 
 /* Ops of a stage that count as run in the core, and were skipped: their callback was left out. With the lock. */
 uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage);
+
+/* Adds what the devices have said of when their ops ran. With the lock. */
+void ovl_devices_add_times(const ovl_pipeline_t *p, ovl_stats_t *s);
+void ovl_devices_add_lane_times(const ovl_pipeline_t *p, uint32_t lane, ovl_lane_stats_t *s);
+void ovl_devices_add_stage_times(const ovl_pipeline_t *p, uint32_t stage, ovl_stage_stats_t *s);
 
 /* What a callback or an entry returned, as the library's code for it. */
 static inline int ovl_code_of(int result) { return result > 0 ? OVL_EBADRESULT : result; }

@@ -45,6 +45,8 @@ static int check_options(const ovl_pipeline_options_t *from, ovl_pipeline_option
     return ovl_refuse(NULL, OVL_EOPTION, "create: no mode %d", (int)o->mode);
   if (o->on_error != OVL_ON_ERROR_STOP && o->on_error != OVL_ON_ERROR_CONTINUE)
     return ovl_refuse(NULL, OVL_EOPTION, "create: no on_error %d", (int)o->on_error);
+  if (o->device_timing != OVL_DEVICE_TIMING_OFF && o->device_timing != OVL_DEVICE_TIMING_ALL)
+    return ovl_refuse(NULL, OVL_EOPTION, "create: no device_timing %d", (int)o->device_timing);
   if ((o->compute == NULL) != (o->comm == NULL))
     return ovl_refuse(NULL, OVL_ECALLBACK, "create: %s is given without %s",
                       o->compute != NULL ? "compute" : "comm", o->compute != NULL ? "comm" : "compute");

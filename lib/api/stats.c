@@ -36,6 +36,7 @@ static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
   }
   ovl_stats_scale(s, ovl_run_correction(x));
   s->finding = ovl_stats_finding(&x->core, s);
+  ovl_devices_add_times(p, s);
   ovl_unlock(ovl_exec_lock_of(x));
 }
 
@@ -71,9 +72,12 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
     ovl_stats_of_lane(&p->exec.core, lane.id - 1, ovl_run_elapsed(&p->exec), &s);
     if (p->devices != NULL && s.awaited.id != 0)
       s.awaited.id = ovl_issue_user_stage(&p->devices->issue, s.awaited.id - 1) + 1;
-    if (ovl_pipeline_lane_device(p, lane.id - 1)->given != NULL)
+    bool on_device = ovl_pipeline_lane_device(p, lane.id - 1)->given != NULL;
+    if (on_device)
       read_device_lane(p, lane.id - 1, &s);
     ovl_stats_scale_lane(&s, ovl_run_correction(&p->exec));
+    if (on_device)
+      ovl_devices_add_lane_times(p, lane.id - 1, &s);
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_lane_stats_t, ops));
@@ -92,6 +96,8 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
     s.ops -= ovl_devices_skipped(p, stage.id - 1);
     s.skipped += ovl_devices_skipped(p, stage.id - 1);
     ovl_stats_scale_stage(&s, ovl_run_correction(&p->exec));
+    if (ovl_pipeline_lane_device(p, p->plan->stages[stage.id - 1].lane)->given != NULL)
+      ovl_devices_add_stage_times(p, stage.id - 1, &s);
     ovl_unlock(ovl_exec_lock_of(&p->exec));
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stage_stats_t, ops));

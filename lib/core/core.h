@@ -238,6 +238,11 @@ void ovl_core_advance(ovl_core_t *core, uint64_t now);
 /* A running op ended. */
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now);
 
+/* Keeps a record of an op that the core had no times of; they are as the driver's clock has them. For runs with a trace. */
+static inline void ovl_core_keep_record(ovl_core_t *core, const ovl_trace_record_t *record) {
+  *ovl_trace_ring_next(&core->trace) = *record;
+}
+
 /* A running op failed, but goes on running (it outlived its deadline). */
 void ovl_core_fail(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now);
 

@@ -33,14 +33,17 @@ static int tables_init(ovl_issuer_t *issuer) {
 }
 
 int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_plan_t *plan,
-                    const ovl_track_lane_t *lanes, const ovl_memory_t *memory) {
+                    const ovl_track_lane_t *lanes, bool timed, const ovl_memory_t *memory) {
   memset(issuer, 0, sizeof *issuer);
   issuer->issue = issue;
   issuer->plan = plan;
   issuer->memory = *memory;
   issuer->ahead = issue->description.window;
   issuer->lanes = lanes;
+  issuer->timed = timed;
   int r = tables_init(issuer);
+  if (r == 0 && timed)
+    r = ovl_times_init(&issuer->times, plan, issuer->ahead, memory);
   if (r == 0)
     r = uv_mutex_init(&issuer->mutex);
   issuer->mutex_made = r == 0;
@@ -56,6 +59,8 @@ void ovl_issuer_finish(ovl_issuer_t *issuer) {
       ovl_tracks_finish(&issuer->tracks[k], atomic_load(&issuer->abandoned));
   if (issuer->mutex_made)
     uv_mutex_destroy(&issuer->mutex);
+  if (issuer->times.plan != NULL)
+    ovl_times_finish(&issuer->times, &memory);
   ovl_memory_free(&memory, issuer->queues);
   ovl_memory_free(&memory, issuer->watches);
   ovl_memory_free(&memory, issuer->stages);
@@ -82,7 +87,8 @@ static int make_tracks(ovl_issuer_t *issuer) {
                                          .domains = issuer->issue->domains,
                                          .domain = k,
                                          .watches = issuer->issue->watches,
-                                         .ahead = issuer->ahead};
+                                         .ahead = issuer->ahead,
+                                         .timed = issuer->timed};
     if (issuer->tracks[k].plan == NULL)
       r = ovl_tracks_init(&issuer->tracks[k], issuer->plan, &options, &issuer->memory);
   }
@@ -99,9 +105,11 @@ int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, void *after, uint32_
   issuer->stopped_at = 0;
   for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
     atomic_store(&issuer->stages[s].skipped, 0);
-  for (uint32_t k = 0; k < issuer->issue->domain_count; k++)
-    ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes, after);
-  return 0;
+  if (issuer->timed)
+    ovl_times_reset(&issuer->times);
+  for (uint32_t k = 0; r == 0 && k < issuer->issue->domain_count; k++)
+    r = ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes, after);
+  return r;
 }
 
 /* ---- issuing --------------------------------------------------------------------------------------------------------- */
@@ -134,9 +142,12 @@ int ovl_issuer_put(ovl_op_t *op) {
   ovl_issuer_stage_t *stage = op->data;
   ovl_tracks_t *tracks = tracks_of(stage->issuer, stage->stage);
   int result = ovl_tracks_before(tracks, stage->stage, op->microbatch);
-  if (op->status != 0 && !stage->always)
+  bool skipped = op->status != 0 && !stage->always;
+  if (skipped)
     atomic_fetch_add_explicit(&stage->skipped, 1, memory_order_relaxed);
   else if (result == 0)
+    result = ovl_tracks_start(tracks, stage->stage, op->microbatch);
+  if (!skipped && result == 0)
     result = call(stage, op);
   int after = ovl_tracks_after(tracks, stage->stage, op->microbatch);
   if (result == 0)
@@ -209,12 +220,38 @@ static int ask(ovl_issuer_t *issuer, const ovl_device_t *device, const ovl_watch
   return OVL_ETIMEDOUT;
 }
 
+static int measure(ovl_issuer_t *issuer, uint32_t lane, const ovl_watch_t *watch) {
+  const ovl_issuer_stage_t *stage = watch->op->data;
+  uint64_t start, end;
+  if (watch->mark->start == NULL)
+    return 0;
+  int r = ovl_tracks_times(tracks_of(issuer, stage->stage), lane, watch->mark, &start, &end);
+  if (r != 0)
+    return r;
+  uv_mutex_lock(&issuer->mutex);
+  ovl_times_add(&issuer->times, stage->stage, start, end);
+  uv_mutex_unlock(&issuer->mutex);
+  issuer->tell(watch->op, stage->stage, start, end);
+  return 0;
+}
+
+void ovl_issuer_times(ovl_issuer_t *issuer, bool over, void (*look)(const ovl_times_t *times, void *data),
+                      void *data) {
+  uv_mutex_lock(&issuer->mutex);
+  if (over)
+    ovl_times_flush(&issuer->times);
+  look(&issuer->times, data);
+  uv_mutex_unlock(&issuer->mutex);
+}
+
 /* The next one's deadline counts from here: until now the stream was busy with this. */
 static void poll_lane(ovl_issuer_t *issuer, uint32_t lane, bool over) {
   for (ovl_watch_t *watch; (watch = first_of(issuer, lane)) != NULL;) {
     int result = ask(issuer, issuer->lanes[lane].device, watch, over);
     if (result == OVL_PENDING)
       return;
+    if (result == 0)
+      result = measure(issuer, lane, watch);
     leave_queue(issuer, lane, watch);
     (void)ovl_op_complete(watch->op, result); /* the one completion of this op */
     watch = first_of(issuer, lane);

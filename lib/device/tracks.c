@@ -74,14 +74,18 @@ static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph, const 
 
 /* ---- set-up -------------------------------------------------------------------------------------------------------- */
 
-static int create(ovl_tracks_t *tracks, uint32_t lane, void **event) {
+static int create_with(ovl_tracks_t *tracks, uint32_t lane, int timing, void **event) {
   const ovl_device_t *device = tracks->lanes[lane].device;
   int r = use(tracks, device);
   if (r == 0)
-    r = device->event_create(device->context, 0, event);
+    r = device->event_create(device->context, timing, event);
   if (r != 0)
     *event = NULL;
   return r;
+}
+
+static int create(ovl_tracks_t *tracks, uint32_t lane, void **event) {
+  return create_with(tracks, lane, 0, event);
 }
 
 static void destroy(ovl_tracks_t *tracks, uint32_t lane, void *event) {
@@ -104,12 +108,33 @@ static int create_events(ovl_tracks_t *tracks, int set) {
     r = create(tracks, 0, &tracks->end);
   for (uint32_t s = 0; s < plan->stage_count; s++)
     for (uint32_t i = 0; r == 0 && tracks->recorded[s] && i < tracks->ring; i++)
-      r = create(tracks, lane_of(plan, s), &tracks->events[set][(size_t)s * tracks->ring + i]);
+      r = create_with(tracks, lane_of(plan, s), tracks->starts != NULL,
+                      &tracks->events[set][(size_t)s * tracks->ring + i]);
+  return r;
+}
+
+/* Of a device that comes again in a later lane: its first lane. */
+static uint32_t first_lane_of(const ovl_tracks_t *tracks, uint32_t lane) {
+  uint32_t first = 0;
+  while (tracks->lanes[first].device != tracks->lanes[lane].device)
+    first++;
+  return first;
+}
+
+static int create_timing_events(ovl_tracks_t *tracks) {
+  const ovl_plan_t *plan = tracks->plan;
+  int r = 0;
+  for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
+    if (tracks->lanes[l].device != NULL && first_lane_of(tracks, l) == l)
+      r = create_with(tracks, l, 1, &tracks->lanes[l].base);
+  for (uint32_t s = 0; s < plan->stage_count; s++)
+    for (uint32_t i = 0; r == 0 && is_mine(tracks, s) && i < tracks->ring; i++)
+      r = create_with(tracks, lane_of(plan, s), 1, &tracks->starts[(size_t)s * tracks->ring + i]);
   return r;
 }
 
 /* An event of microbatch i is waited for by the device up to i + window, and asked for by the host until it is done. */
-static int tables_init(ovl_tracks_t *tracks, uint32_t ahead) {
+static int tables_init(ovl_tracks_t *tracks, uint32_t ahead, bool timed) {
   const ovl_memory_t *memory = &tracks->memory;
   size_t lanes = tracks->plan->lane_count, stages = tracks->plan->stage_count, places, pairs;
   uint32_t window = tracks->plan->window;
@@ -128,6 +153,10 @@ static int tables_init(ovl_tracks_t *tracks, uint32_t ahead) {
   bool whole = tracks->lanes != NULL && tracks->waited != NULL && tracks->recorded != NULL &&
                tracks->source != NULL && tracks->sink != NULL && tracks->marks != NULL &&
                tracks->noted != NULL && tracks->noted_lanes != NULL;
+  if (timed) {
+    tracks->starts = ovl_memory_array(memory, places, sizeof(void *));
+    whole = whole && tracks->starts != NULL;
+  }
   for (int set = 0; set < OVL_EVENT_SETS; set++) {
     tracks->events[set] = ovl_memory_array(memory, places, sizeof(void *));
     tracks->tails[set] = ovl_memory_array(memory, lanes, sizeof(void *));
@@ -142,7 +171,7 @@ int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_trac
   tracks->plan = plan;
   tracks->memory = *memory;
   tracks->origins = options->domains == NULL;
-  int r = tables_init(tracks, options->ahead);
+  int r = tables_init(tracks, options->ahead, options->timed);
   if (r == 0) {
     for (uint32_t l = 0; l < plan->lane_count; l++) {
       bool mine = options->domains == NULL || options->domains[l] == options->domain;
@@ -154,6 +183,8 @@ int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_trac
   }
   for (int set = 0; r == 0 && set < (tracks->origins ? OVL_EVENT_SETS : 1); set++)
     r = create_events(tracks, set);
+  if (r == 0 && options->timed)
+    r = create_timing_events(tracks);
   if (r != 0)
     ovl_tracks_finish(tracks, false);
   return r;
@@ -172,15 +203,27 @@ static void destroy_events(ovl_tracks_t *tracks, int set) {
     destroy(tracks, 0, tracks->end);
 }
 
+static void destroy_timing_events(ovl_tracks_t *tracks) {
+  const ovl_plan_t *plan = tracks->plan;
+  for (uint32_t s = 0; tracks->starts != NULL && s < plan->stage_count; s++)
+    for (uint32_t i = 0; i < tracks->ring; i++)
+      destroy(tracks, lane_of(plan, s), tracks->starts[(size_t)s * tracks->ring + i]);
+  for (uint32_t l = 0; l < plan->lane_count; l++)
+    destroy(tracks, l, tracks->lanes[l].base);
+}
+
 void ovl_tracks_finish(ovl_tracks_t *tracks, bool leave_events) {
   const ovl_memory_t memory = tracks->memory;
   tracks->current = NULL;
+  if (tracks->lanes != NULL && !leave_events)
+    destroy_timing_events(tracks);
   for (int set = 0; set < OVL_EVENT_SETS; set++) {
     if (tracks->lanes != NULL && !leave_events)
       destroy_events(tracks, set);
     ovl_memory_free(&memory, tracks->tails[set]);
     ovl_memory_free(&memory, tracks->events[set]);
   }
+  ovl_memory_free(&memory, tracks->starts);
   ovl_memory_free(&memory, tracks->noted_lanes);
   ovl_memory_free(&memory, tracks->noted);
   ovl_memory_free(&memory, tracks->marks);
@@ -224,9 +267,14 @@ int ovl_tracks_begin(ovl_tracks_t *tracks, ovl_mode_t mode, int set, const ovl_t
   return r != 0 ? r : record(tracks, tracks->lanes[0].device, tracks->fork[set], origin);
 }
 
-void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes, void *after) {
+int ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes, void *after) {
+  int r = 0;
   tracks->after = after;
   begin(tracks, mode, lanes);
+  for (uint32_t l = 0; r == 0 && l < tracks->plan->lane_count; l++)
+    if (tracks->lanes[l].base != NULL)
+      r = record(tracks, tracks->lanes[l].device, tracks->lanes[l].base, tracks->lanes[l].stream);
+  return r;
 }
 
 void *ovl_tracks_end(const ovl_tracks_t *tracks) { return tracks->ended ? tracks->end : NULL; }
@@ -350,14 +398,27 @@ int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch)
   return r != 0 ? r : use(tracks, lane->device);
 }
 
+int ovl_tracks_start(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+  const ovl_track_t *lane = &tracks->lanes[lane_of(tracks->plan, stage)];
+  if (tracks->starts == NULL)
+    return 0;
+  void *event = tracks->starts[place_of(tracks, stage, microbatch)];
+  int r = record(tracks, lane->device, event, lane->stream);
+  tracks->start = r == 0 ? event : NULL;
+  return r;
+}
+
 int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
   uint32_t index = lane_of(tracks->plan, stage);
   size_t place = place_of(tracks, stage, microbatch);
   ovl_track_t *lane = &tracks->lanes[index];
   ovl_mark_t *mark = &tracks->marks[place];
   tracks->current = NULL;
-  *mark = (ovl_mark_t){
-      .name = microbatch + 1, .position = ++lane->issued, .event = tracks->events[tracks->set][place]};
+  *mark = (ovl_mark_t){.name = microbatch + 1,
+                       .position = ++lane->issued,
+                       .event = tracks->events[tracks->set][place],
+                       .start = tracks->start};
+  tracks->start = NULL;
   int r = mark->event != NULL ? record(tracks, lane->device, mark->event, lane->stream) : 0;
   if (r != 0)
     mark->name = 0; /* who waits for it waits for all */
@@ -371,4 +432,23 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
 const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
   const ovl_mark_t *mark = &tracks->marks[place_of(tracks, stage, microbatch)];
   return mark->name == microbatch + 1 ? mark : NULL;
+}
+
+static int elapsed(const ovl_device_t *device, void *start, void *end, uint64_t *ns) {
+  *ns = 0;
+  int r = device->enter != NULL ? device->enter(device->context) : 0;
+  return r != 0 ? r : device->elapsed(device->context, start, end, ns);
+}
+
+/* Each op by itself: what counts from the base may be coarse after a long time. */
+int ovl_tracks_times(const ovl_tracks_t *tracks, uint32_t lane, const ovl_mark_t *mark, uint64_t *start,
+                     uint64_t *end) {
+  const ovl_device_t *device = tracks->lanes[lane].device;
+  uint64_t duration;
+  int r = elapsed(device, tracks->lanes[first_lane_of(tracks, lane)].base, mark->start, start);
+  if (r == 0)
+    r = elapsed(device, mark->start, mark->event, &duration);
+  if (r == 0)
+    *end = *start + duration;
+  return r;
 }

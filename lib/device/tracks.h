@@ -31,6 +31,7 @@ typedef struct ovl_track_options {
   uint32_t domain;               /* whose tracks these are */
   const uint32_t *watches;       /* by stage: not OVL_NO_WATCH: the host asks for its events; NULL: none */
   uint32_t ahead;                /* microbatches issued and not known to be done; 0: the host never knows */
+  bool timed;                    /* a run's ops are put between timing events */
 } ovl_track_options_t;
 
 typedef struct ovl_track {
@@ -41,6 +42,7 @@ typedef struct ovl_track {
   void *marked_event; /* that event */
   uint64_t *waited;   /* by lane: how many of its ops this stream already waits for */
   bool forked;        /* waits for the origin */
+  void *base;         /* timed: the event that times of its device count from */
 } ovl_track_t;
 
 /* Where an op ended on its lane's stream. */
@@ -48,6 +50,7 @@ typedef struct ovl_mark {
   uint64_t name; /* 1 more than its microbatch; 0: none was issued */
   uint64_t position;
   void *event;
+  void *start; /* before what it put down, if that is timed */
 } ovl_mark_t;
 
 enum { OVL_EAGER, OVL_CAPTURED, OVL_EVENT_SETS };
@@ -67,6 +70,8 @@ typedef struct ovl_tracks {
   uint32_t *noted_lanes, noted_count;
   void **events[OVL_EVENT_SETS]; /* [stage][ring]; NULL for stages that are not recorded */
   void **tails[OVL_EVENT_SETS];  /* by lane */
+  void **starts;                 /* [stage][ring], if ops are timed; else NULL */
+  void *start;                   /* of the op that is being issued, or NULL */
   void *fork[OVL_EVENT_SETS];    /* on the origin, before all */
   void *end;                     /* on the origin, behind the eager call before */
   bool ended;                    /* there was one */
@@ -93,7 +98,10 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 int ovl_tracks_join(ovl_tracks_t *tracks);
 
 /* All comes after the event `after`; NULL: after none. */
-void ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes, void *after);
+int ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t *lanes, void *after);
+
+/* Between before and after: the op is not skipped, so it is timed if that is wanted. */
+int ovl_tracks_start(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 
 /* Behind the last eager call; NULL: there was none. */
 void *ovl_tracks_end(const ovl_tracks_t *tracks);
@@ -101,5 +109,9 @@ void *ovl_tracks_end(const ovl_tracks_t *tracks);
 /* Where an op ended that has been issued in this run and is not known to be done; it stays as it is until that is known. NULL:
  * nothing could be put down. */
 const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
+
+/* When an op that is done and has a start began and ended, in nanoseconds since the run began. Any thread. */
+int ovl_tracks_times(const ovl_tracks_t *tracks, uint32_t lane, const ovl_mark_t *mark, uint64_t *start,
+                     uint64_t *end);
 
 #endif

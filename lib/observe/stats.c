@@ -92,6 +92,7 @@ void ovl_stats_of_lane(const ovl_core_t *core, uint32_t lane, uint64_t elapsed, 
   s->width = core->plan->lanes[lane].width;
   if (!core->options.statistics)
     return;
+  s->timed_ops = s->ops;
   find_idle(core, lane, s);
   find_awaited(core, lane, s);
 }
@@ -109,6 +110,8 @@ void ovl_stats_of_stage(const ovl_core_t *core, uint32_t stage, ovl_stage_stats_
   s->delay_total_ns = t->delay;
   s->delay_max_ns = t->most_delay;
   s->delay_mean_ns = ratio(t->delay, t->ops);
+  s->timed_ops =
+      core->options.statistics && !core->plan->lanes[core->plan->stages[stage].lane].silent ? t->ops : 0;
 }
 
 /* ---- scaling ------------------------------------------------------------------------------------------------- */

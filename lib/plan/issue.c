@@ -61,14 +61,14 @@ static void watch_in_order(work_t *w) {
     see_watched(w, (ovl_dependency_t){.before = w->plan->order[k - 1], .after = w->plan->order[k]});
 }
 
-static uint32_t find_watches(work_t *w) {
+static uint32_t find_watches(work_t *w, bool all) {
   for (uint32_t s = 0; s < w->d->stage_count; s++)
     w->issue->watches[s] = OVL_NO_WATCH;
   ovl_plan_find_ends(w->plan, &w->plan->graphs[OVL_OVERLAP], w->source, w->sink);
   each_edge(w, see_watched);
   watch_in_order(w);
   for (uint32_t s = 0; s < w->d->stage_count; s++)
-    if (w->sink[s] || w->d->stages[s].deadline)
+    if (all || w->sink[s] || w->d->stages[s].deadline)
       want_watch(w, s);
   return number_watches(w);
 }
@@ -179,7 +179,7 @@ static int tables_init(work_t *w, const uint32_t *domains, const ovl_memory_t *m
 }
 
 int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const ovl_plan_t *plan,
-                   const uint32_t *domains, uint32_t domain_count, uint32_t ahead,
+                   const uint32_t *domains, uint32_t domain_count, uint32_t ahead, bool all,
                    const ovl_memory_t *memory) {
   memset(issue, 0, sizeof *issue);
   work_t w = {.d = d, .plan = plan, .issue = issue};
@@ -190,7 +190,7 @@ int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const ovl_pla
   uint32_t watch_count = 0;
   int r = tables_init(&w, domains, memory);
   if (r == 0) {
-    watch_count = find_watches(&w);
+    watch_count = find_watches(&w, all);
     make_lanes(&w, watch_count, ahead);
     make_stages(&w, watch_count);
     make_order(&w);

@@ -33,9 +33,10 @@ typedef struct ovl_issue {
 
 #define OVL_NO_WATCH UINT32_MAX
 
-/* 0, OVL_ENOMEM or OVL_ETOOBIG; on error nothing is held. plan: made from d. ahead: at least d->window. */
+/* 0, OVL_ENOMEM or OVL_ETOOBIG; on error nothing is held. plan: made from d. ahead: at least d->window. all: every
+ * stage on a device lane has a watch. */
 int ovl_issue_init(ovl_issue_t *issue, const ovl_description_t *d, const ovl_plan_t *plan,
-                   const uint32_t *domains, uint32_t domain_count, uint32_t ahead,
+                   const uint32_t *domains, uint32_t domain_count, uint32_t ahead, bool all,
                    const ovl_memory_t *memory);
 void ovl_issue_finish(ovl_issue_t *issue, const ovl_memory_t *memory);
 

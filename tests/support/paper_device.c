@@ -34,11 +34,11 @@ static int enter(void *context) {
 
 static int event_create(void *context, int timing, void **event) {
   struct paper_half *half = context;
-  (void)timing;
   assert_int_equal(current, half->device);
   assert_true(half->paper->events_made < PAPER_EVENTS);
   paper_event_t *made = &half->paper->events[half->paper->events_made++];
-  *made = (paper_event_t){.device = half->device, .captured = -1};
+  *made = (paper_event_t){.device = half->device, .captured = -1, .timing = timing};
+  half->paper->timing_events += timing != 0;
   *event = made;
   return 0;
 }
@@ -124,6 +124,19 @@ static int event_query(void *context, void *event) {
   return r;
 }
 
+static int elapsed(void *context, void *start, void *end, uint64_t *ns) {
+  const struct paper_half *half = context;
+  const paper_event_t *a = start, *b = end;
+  lock();
+  assert_int_equal(current, half->device);
+  assert_true(a->timing && b->timing && a->captured == 0 && b->captured == 0);
+  for (uint32_t s = 0; s < PAPER_STREAMS; s++)
+    assert_true(half->paper->known[s] >= b->seen[s]);
+  *ns = b->now > a->now ? b->now - a->now : 0;
+  unlock();
+  return half->paper->elapsed_error;
+}
+
 static int is_capturing(void *context, void *stream, int *capturing) {
   const struct paper_half *half = context;
   (void)stream;
@@ -149,6 +162,7 @@ void paper_init(paper_t *paper) {
     device->stream_wait = stream_wait;
     device->event_query = event_query;
     device->is_capturing = is_capturing;
+    device->elapsed = elapsed;
   }
 }
 

@@ -27,6 +27,7 @@ typedef struct paper_stream {
 typedef struct paper_event {
   int device;
   int captured; /* was it recorded under capture? -1: never recorded */
+  int timing;
   uint64_t now;
   uint32_t seen[PAPER_STREAMS];
   uint32_t queries; /* since it was recorded */
@@ -63,6 +64,8 @@ struct paper {
   atomic_int hold;               /* not 0: none is done */
   uint32_t known[PAPER_STREAMS]; /* by stream: how many of its works the host knows to be done */
   int query_error;               /* what queries return instead of 0 */
+  int elapsed_error;             /* what elapsed returns */
+  uint32_t timing_events;        /* made with timing */
   uint64_t shape;                /* a hash of all that was put down since it was last set to 0 */
 };
 

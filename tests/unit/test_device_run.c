@@ -323,6 +323,17 @@ static void host_lanes_wait_for_the_device(void **state) { /* checked by each op
   ovl_pipeline_close(p, NULL);
 }
 
+static void check_durations(const ovl_pipeline_t *p, uint64_t microbatches) {
+  for (uint32_t s = 1; s <= shape.stages; s++) {
+    ovl_stage_stats_t stage;
+    ovl_stage_stats_init(&stage);
+    assert_int_equal(ovl_pipeline_stage_stats(p, (ovl_stage_t){s}, &stage), 0);
+    assert_int_equal(stage.timed_ops, microbatches);
+    if (shape.device[s] >= 0)
+      assert_int_equal(stage.total_ns, microbatches * durations[s]);
+  }
+}
+
 static void play_random_shape(random_source_t *random) {
   ovl_lane_t lanes[5];
   int devices[5];
@@ -330,6 +341,7 @@ static void play_random_shape(random_source_t *random) {
   uint64_t microbatches = 1 + random_below(random, 14);
   ovl_pipeline_options_t options = pipeline_options(0);
   options.issue_ahead = random_below(random, 9);
+  options.device_timing = random_chance(random, 30) ? OVL_DEVICE_TIMING_ALL : OVL_DEVICE_TIMING_OFF;
   set_up(NULL);
   if (random_chance(random, 40))
     paper->devices[1].sync_domain = &paper->devices[1]; /* else both are in one domain */
@@ -353,6 +365,8 @@ static void play_random_shape(random_source_t *random) {
   run(p, microbatches, 0);
   check_streams(microbatches);
   assert_int_equal(stats_of(p).ops, microbatches * stages);
+  if (options.device_timing == OVL_DEVICE_TIMING_ALL)
+    check_durations(p, microbatches);
   ovl_pipeline_close(p, NULL);
   tear_down(NULL);
 }

@@ -161,12 +161,38 @@ static void deadlines_leave_out_the_time_in_the_queue(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+/* The device's own times: no less than the works take, and in the order of the streams. */
+static void the_device_tells_its_times(void **state) {
+  (void)state;
+  ovl_trace_record_t records[4];
+  ovl_trace_t trace;
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  options.device_timing = OVL_DEVICE_TIMING_ALL;
+  options.trace = 4;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  add_stage(p, add_stream(p, 0), run_long, NULL);
+  add_stage(p, add_stream(p, 1), run_long, NULL);
+  watchdog_expect("a run that is timed");
+  assert_int_equal(ovl_pipeline_run(p, 2), 0);
+  ovl_trace_init(&trace, records, 4);
+  assert_int_equal(ovl_pipeline_trace(p, &trace), 0);
+  assert_int_equal(trace.count, 4);
+  for (size_t i = 0; i < trace.count; i++) {
+    assert_true(records[i].end_ns - records[i].start_ns > 240000000);
+    for (size_t k = 0; k < trace.count; k++)
+      if (records[k].microbatch == records[i].microbatch && records[k].stage.id < records[i].stage.id)
+        assert_true(records[k].end_ns <= records[i].start_ns);
+  }
+  ovl_pipeline_close(p, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(slots_are_kept_apart),
       cmocka_unit_test_setup_teardown(what_is_enqueued_is_done_in_order, set_up, tear_down),
       cmocka_unit_test(a_device_that_fails_ends_the_run),
       cmocka_unit_test_setup_teardown(deadlines_leave_out_the_time_in_the_queue, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(the_device_tells_its_times, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
