@@ -27,7 +27,8 @@ typedef struct ovl_stats {
    *   v(op) = max(v of what it depends on, v(retirement of i - window), arrival of i,
    *               v of the op that ran before it on the same one of the lane's `width` places)
    *           + duration,
-   * the largest v of all. Each term is no later than it was in the run, so bound_ns <= elapsed_ns. */
+   * the largest v of all. Each term is no later than it was in the run, so bound_ns <= elapsed_ns. 0 in pipelines with device
+   * lanes: when their ops could have run is not known. */
   uint64_t bound_ns;
   double efficiency; /* bound_ns / elapsed_ns; 0 when nothing ran */
 

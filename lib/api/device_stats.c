@@ -52,7 +52,11 @@ static void see_stage(const ovl_times_t *times, void *data) {
   s->mean_ns = t->ops != 0 ? (double)t->total / (double)t->ops : 0.0;
 }
 
-void ovl_devices_add_times(const ovl_pipeline_t *p, ovl_stats_t *s) { ask(p, see_run, 0, s); }
+void ovl_devices_correct(const ovl_pipeline_t *p, ovl_stats_t *s) {
+  s->bound_ns = 0;
+  s->efficiency = 0.0;
+  ask(p, see_run, 0, s);
+}
 
 void ovl_devices_add_lane_times(const ovl_pipeline_t *p, uint32_t lane, ovl_lane_stats_t *s) {
   ask(p, see_lane, lane, s);

@@ -15,7 +15,7 @@
 static void look(ovl_view_t *v) {
   const ovl_executor_t *x = &v->p->exec;
   ovl_lock(ovl_exec_lock_of(x));
-  v->serial = x->core.graph == &v->p->plan->graphs[OVL_SERIAL];
+  v->serial = x->core.graph == &x->core.plan->graphs[OVL_SERIAL];
   v->in_flight = x->phase != OVL_EXEC_IDLE;
   ovl_unlock(ovl_exec_lock_of(x));
   ovl_stats_init(&v->run);
@@ -29,16 +29,33 @@ static double percent(uint64_t part, const ovl_lane_stats_t *lane) {
 
 static void tell_run(const ovl_view_t *v) {
   const ovl_stats_t *s = &v->run;
-  ovl_note_add(v->text, "%s run%s: %llu microbatches, %llu operations in %s; without overhead %s\n",
+  ovl_note_add(v->text, "%s run%s: %llu microbatches, %llu operations in %s",
                v->serial ? "serial" : "overlapped", v->in_flight ? " so far" : "",
                (unsigned long long)s->microbatches, (unsigned long long)s->ops,
-               ovl_note_time(s->elapsed_ns).text, ovl_note_time(s->bound_ns).text);
+               ovl_note_time(s->elapsed_ns).text);
+  if (v->p->device_lanes == 0)
+    ovl_note_add(v->text, "; without overhead %s", ovl_note_time(s->bound_ns).text);
+  ovl_note_add(v->text, "\n");
+}
+
+static bool is_on_device(const ovl_view_t *v, uint32_t lane) {
+  return ovl_pipeline_lane_device(v->p, lane)->given != NULL;
+}
+
+static void tell_device_lane(const ovl_view_t *v, uint32_t index, const ovl_lane_stats_t *lane) {
+  if (lane->timed_ops > 0)
+    ovl_note_add(v->text, "lane \"%.100s\": busy %.0f %%, as its device says\n", ovl_lane_name(v->p, index),
+                 percent(lane->busy_ns, lane));
+  else
+    ovl_note_add(
+        v->text,
+        "lane \"%.100s\": on a device, so for how long it works is not known without device_timing\n",
+        ovl_lane_name(v->p, index));
 }
 
 static void tell_lane(const ovl_view_t *v, uint32_t index, const ovl_lane_stats_t *lane) {
-  if (ovl_pipeline_lane_device(v->p, index)->given != NULL) {
-    ovl_note_add(v->text, "lane \"%.100s\": on a device, so for how long it works is not known\n",
-                 ovl_lane_name(v->p, index));
+  if (is_on_device(v, index)) {
+    tell_device_lane(v, index, lane);
     return;
   }
   ovl_note_add(v->text, "lane \"%.100s\": busy %.0f %%", ovl_lane_name(v->p, index),
@@ -51,18 +68,21 @@ static void tell_lane(const ovl_view_t *v, uint32_t index, const ovl_lane_stats_
   ovl_note_add(v->text, "\n");
 }
 
-/* Tells each lane, and keeps the one that works most. */
-static void tell_lanes(ovl_view_t *v) {
+/* Tells each lane, and keeps the one that works most. False: it may be one of which that is not known. */
+static bool tell_lanes(ovl_view_t *v) {
+  bool known = true;
   ovl_lane_stats_t lane;
   for (uint32_t l = 0; l < v->p->lane_descs.count; l++) {
     ovl_lane_stats_init(&lane);
     ovl_pipeline_lane_stats(v->p, (ovl_lane_t){l + 1}, &lane);
     tell_lane(v, l, &lane);
+    known &= lane.timed_ops > 0 || lane.ops == 0;
     if (l == 0 || percent(lane.busy_ns, &lane) > percent(v->lane.busy_ns, &v->lane)) {
       v->busiest = l;
       v->lane = lane;
     }
   }
+  return known;
 }
 
 /* ---- what bounds it -------------------------------------------------------------------------------------------- */
@@ -148,6 +168,8 @@ static void find_reason(const ovl_view_t *v, ovl_idle_reason_t reason, double sh
 }
 
 static void find_reasons(const ovl_view_t *v) {
+  if (is_on_device(v, v->busiest))
+    return; /* a device does not say what it waited for */
   double ends = percent(v->lane.idle_fill_ns + v->lane.idle_tail_ns, &v->lane);
   for (ovl_idle_reason_t reason = 0; reason < OVL_IDLE_REASONS; reason++) {
     double share = percent(ovl_stats_idle(&v->lane, reason), &v->lane);
@@ -211,9 +233,8 @@ static void explain(ovl_view_t *v) {
   tell_run(v);
   if (!v->p->exec.core.options.statistics || v->run.ops == 0)
     return;
-  tell_lanes(v);
-  if (v->p->device_lanes > 0)
-    return; /* the lane that works most may be one of those */
+  if (!tell_lanes(v))
+    return;
   find_saturated(v);
   find_starved(v);
   find_reasons(v);

@@ -36,7 +36,8 @@ static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
   }
   ovl_stats_scale(s, ovl_run_correction(x));
   s->finding = ovl_stats_finding(&x->core, s);
-  ovl_devices_add_times(p, s);
+  if (p->devices != NULL)
+    ovl_devices_correct(p, s);
   ovl_unlock(ovl_exec_lock_of(x));
 }
 

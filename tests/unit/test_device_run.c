@@ -183,7 +183,7 @@ static void device_lanes_overlap_far_beyond_the_window(void **state) {
   assert_int_equal(stats.ops, 100);
   assert_int_equal(stats.microbatches, 50);
   assert_int_equal(stats.window, 2);
-  assert_in_range(stats.bound_ns, 1, stats.elapsed_ns);
+  assert_true(stats.bound_ns == 0 && stats.efficiency == 0.0);
   assert_int_equal(stats.work_ns, 0); /* how long works took is not known */
   ovl_pipeline_close(p, NULL);
 }

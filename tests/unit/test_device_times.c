@@ -278,6 +278,25 @@ static void traces_hold_the_times_of_the_device(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+static void explanations_know_what_the_device_said(void **state) {
+  (void)state;
+  char text[4096];
+  const char *const said[] = {"on a device, so for how long it works is not known", "as its device says"};
+  for (int timing = OVL_DEVICE_TIMING_OFF; timing <= OVL_DEVICE_TIMING_ALL; timing++) {
+    set_up(NULL);
+    ovl_pipeline_t *p = make((ovl_device_timing_t)timing, OVL_ON_ERROR_STOP);
+    assert_int_equal(ovl_pipeline_set_mode(p, OVL_SERIAL), 0);
+    (void)run(p, 0);
+    assert_true(ovl_pipeline_explain(p, text, sizeof text) > 0);
+    assert_non_null(strstr(text, said[timing]));
+    assert_null(strstr(text, said[1 - timing]));
+    /* of host work so short the simulated 17 us become 10 */
+    assert_true((strstr(text, "what if: OVL_OVERLAP would bring 1.") != NULL) == (timing != 0));
+    ovl_pipeline_close(p, NULL);
+    tear_down(NULL);
+  }
+}
+
 /* What was skipped took no time, and is not counted. */
 static void skipped_ops_are_not_timed(void **state) {
   (void)state;
@@ -323,6 +342,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(the_device_says_how_long, set_up, tear_down),
       cmocka_unit_test_setup_teardown(without_timing_it_is_not_known, set_up, tear_down),
       cmocka_unit_test_setup_teardown(traces_hold_the_times_of_the_device, set_up, tear_down),
+      cmocka_unit_test(explanations_know_what_the_device_said),
       cmocka_unit_test_setup_teardown(skipped_ops_are_not_timed, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_device_that_cannot_say_is_told, set_up, tear_down),
       cmocka_unit_test_setup_teardown(timing_needs_devices_that_can, set_up, tear_down),
