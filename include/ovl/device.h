@@ -110,6 +110,16 @@ static inline void ovl_enqueue_init(ovl_enqueue_t *enqueue) {
  *         OVL_ECAPTURE the capture was invalidated; what a callback or an entry of the table returned. */
 OVL_EXTERN int ovl_pipeline_enqueue(ovl_pipeline_t *p, const ovl_enqueue_t *enqueue);
 
+/* For an allocator that hands a slot's buffers on: *event is done when all is that enqueue has put down for the microbatches of
+ * that slot; of its last eager call, and so of all before. Streams of the pipeline's sync domain can wait for it, and its
+ * device can be asked; it is the library's, and as said until the next enqueue, run or close. It may come later than the
+ * slot's own work where that ends on several lanes, or failed: then it is the end of the whole call. NULL: nothing was
+ * enqueued eagerly. For runs on_microbatch says the same; what was captured has no events outside its graph.
+ *
+ * Thread: as for ovl_pipeline_enqueue. Errors: OVL_EINVAL p or event is NULL, or there is no such slot; OVL_EBUSY a run or an
+ * enqueue is under way; OVL_EPOISONED. */
+OVL_EXTERN int ovl_pipeline_slot_event(ovl_pipeline_t *p, uint32_t slot, void **event);
+
 OVL_END_DECLS
 
 #endif

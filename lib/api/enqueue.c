@@ -237,3 +237,16 @@ int ovl_pipeline_enqueue(ovl_pipeline_t *p, const ovl_enqueue_t *given) {
     r = make_enqueuer(p);
   return r != 0 ? r : enqueue(p, &call);
 }
+
+int ovl_pipeline_slot_event(ovl_pipeline_t *p, uint32_t slot, void **event) {
+  if (p == NULL || event == NULL || slot >= ovl_pipeline_window(p))
+    return OVL_EINVAL;
+  if (p->enqueuing || ovl_pipeline_is_busy(p))
+    return OVL_EBUSY;
+  if (ovl_devices_poisoned(p))
+    return OVL_EPOISONED;
+  *event = p->enqueuer != NULL && p->enqueuer->tracks.plan != NULL
+               ? ovl_tracks_slot(&p->enqueuer->tracks, slot)
+               : NULL;
+  return 0;
+}

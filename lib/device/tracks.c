@@ -279,6 +279,50 @@ int ovl_tracks_begin_run(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_
 
 void *ovl_tracks_end(const ovl_tracks_t *tracks) { return tracks->ended ? tracks->end : NULL; }
 
+/* The stage's op of the last microbatch of the slot. The ring is a multiple of the window. */
+static const ovl_mark_t *last_mark(const ovl_tracks_t *tracks, uint32_t stage, uint32_t slot) {
+  const ovl_mark_t *last = NULL;
+  for (uint32_t i = slot; i < tracks->ring; i += tracks->plan->window) {
+    const ovl_mark_t *mark = &tracks->marks[(size_t)stage * tracks->ring + i];
+    if (last == NULL || mark->name > last->name)
+      last = mark;
+  }
+  return last;
+}
+
+static uint64_t last_name(const ovl_tracks_t *tracks, uint32_t slot) {
+  uint64_t name = 0;
+  for (uint32_t s = 0; s < tracks->plan->stage_count; s++) {
+    const ovl_mark_t *mark = last_mark(tracks, s, slot);
+    name = mark->name > name ? mark->name : name;
+  }
+  return name;
+}
+
+/* The last of the slot's ops on the lane on which its last microbatch ends; NULL: it ends on several, or did not. */
+static const ovl_mark_t *last_of_slot(const ovl_tracks_t *tracks, uint32_t slot) {
+  const ovl_plan_t *plan = tracks->plan;
+  const ovl_mark_t *last = NULL;
+  uint64_t name = last_name(tracks, slot);
+  uint32_t lane = 0;
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    if (!tracks->sink[s])
+      continue;
+    const ovl_mark_t *mark = last_mark(tracks, s, slot);
+    if (mark->name != name || name == 0 || (last != NULL && lane != lane_of(plan, s)))
+      return NULL;
+    if (last == NULL || mark->position > last->position)
+      last = mark;
+    lane = lane_of(plan, s);
+  }
+  return last;
+}
+
+void *ovl_tracks_slot(const ovl_tracks_t *tracks, uint32_t slot) {
+  const ovl_mark_t *last = tracks->ended && tracks->set == OVL_EAGER ? last_of_slot(tracks, slot) : NULL;
+  return last != NULL && last->event != NULL ? last->event : ovl_tracks_end(tracks);
+}
+
 static int fork_lane(ovl_tracks_t *tracks, ovl_track_t *lane) {
   void *event = tracks->origins ? tracks->fork[tracks->set] : tracks->after;
   int r = wait(tracks, lane->device, lane->stream, event);

@@ -106,6 +106,9 @@ int ovl_tracks_start(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);
 /* Behind the last eager call; NULL: there was none. */
 void *ovl_tracks_end(const ovl_tracks_t *tracks);
 
+/* Behind what the last eager call put down for the last microbatch of the slot, or something later. NULL: there was none. */
+void *ovl_tracks_slot(const ovl_tracks_t *tracks, uint32_t slot);
+
 /* Where an op ended that has been issued in this run and is not known to be done; it stays as it is until that is known. NULL:
  * nothing could be put down. */
 const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch);

@@ -214,15 +214,11 @@ static void check_slots(uint32_t stages, uint32_t window, uint64_t microbatches)
         assert_true(paper_after(work_of(s, i), work_of(t, i - window)));
 }
 
-static void play_random_pipeline(random_source_t *random) {
-  edge_t edges[RANDOM_EDGES];
-  uint32_t window = 1 + random_below(random, 4), stages = 1 + random_below(random, 7);
-  uint32_t lanes = 1 + random_below(random, 4), count;
-  uint64_t microbatches = 1 + random_below(random, 12);
+static ovl_pipeline_t *random_pipeline(random_source_t *random, uint32_t window, uint32_t stages) {
+  uint32_t lanes = 1 + random_below(random, 4);
   ovl_lane_t lane[4];
   ovl_pipeline_options_t options = pipeline_options(window);
   ovl_pipeline_t *p = make_pipeline(&options);
-  ovl_stats_t stats;
   paper_init(paper);
   for (uint32_t l = 0; l < lanes; l++)
     lane[l] = add_device_lane(p, (int)random_below(random, 2) * (l > 0));
@@ -232,7 +228,16 @@ static void play_random_pipeline(random_source_t *random) {
     stage.cost_ns = durations[s] = 1 + random_below(random, 9);
     add_stage_with(p, &stage);
   }
-  count = add_random_edges(random, p, stages, window, edges);
+  return p;
+}
+
+static void play_random_pipeline(random_source_t *random) {
+  edge_t edges[RANDOM_EDGES];
+  uint32_t window = 1 + random_below(random, 4), stages = 1 + random_below(random, 7);
+  uint64_t microbatches = 1 + random_below(random, 12);
+  ovl_pipeline_t *p = random_pipeline(random, window, stages);
+  ovl_stats_t stats;
+  uint32_t count = add_random_edges(random, p, stages, window, edges);
   for (int call = 0; call < 2; call++) {
     ovl_stats_init(&stats);
     assert_int_equal(ovl_pipeline_simulate(p, microbatches, NULL, &stats), 0);
@@ -651,6 +656,91 @@ static void bad_device_lanes_are_refused(void **state) {
   close_pipeline(p);
 }
 
+/* ---- slots ---- */
+
+static bool covers(const paper_event_t *event, const paper_work_t *work) {
+  return event->seen[work->stream] >= work->position;
+}
+
+static const paper_event_t *slot_event(ovl_pipeline_t *p, uint32_t slot) {
+  void *event = p;
+  assert_int_equal(ovl_pipeline_slot_event(p, slot, &event), 0);
+  return event;
+}
+
+/* Behind all of the slot's work, and before that of other slots where it can be. */
+static void slots_have_events(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = two_lanes(3, 10, 10);
+  assert_null(slot_event(p, 0));
+  for (uint64_t n = 1; n <= 14; n++) {
+    (void)time_of(p, n);
+    for (uint32_t slot = 0; slot < 3; slot++)
+      for (uint64_t i = 0; i < n; i++) {
+        const paper_event_t *event = slot_event(p, slot);
+        uint64_t last = n - 1 - (n - 1 - slot) % 3;
+        assert_true(i % 3 != slot || (covers(event, work_of(1, i)) && covers(event, work_of(2, i))));
+        assert_true(n < 3 || i <= last || !covers(event, work_of(2, i)));
+      }
+  }
+  close_pipeline(p);
+}
+
+/* Whatever the shape, also when something failed or a capture came in between. */
+static void slot_events_cover_all_of_a_slot(random_source_t *random) {
+  edge_t edges[RANDOM_EDGES];
+  uint32_t window = 1 + random_below(random, 4), stages = 1 + random_below(random, 7);
+  uint64_t microbatches = 1 + random_below(random, 12);
+  ovl_pipeline_t *p = random_pipeline(random, window, stages);
+  (void)add_random_edges(random, p, stages, window, edges);
+  fails_with = -77;
+  fails_at = random_chance(random, 30) ? 1 : 0;
+  fails_in = random_below(random, 5);
+  (void)enqueue_on(p, microbatches, paper_stream(paper, 0));
+  uint32_t from = enqueued_from, to = paper->work_count;
+  fails_at = 0;
+  if (random_chance(random, 30)) {
+    paper->capturing = 1;
+    assert_int_equal(enqueue_on(p, 2, paper_stream(paper, 0)), 0);
+    paper->capturing = 0;
+  }
+  for (uint32_t slot = 0; slot < window; slot++)
+    for (uint32_t w = from; w < to; w++)
+      assert_true(paper->works[w].slot != slot || covers(slot_event(p, slot), &paper->works[w]));
+  close_pipeline(p);
+}
+
+static void random_slots_have_events(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(200); round++) {
+    random_source_t random = {.state = seed_first() + round};
+    seed_round(random.state);
+    slot_events_cover_all_of_a_slot(&random);
+  }
+}
+
+static ovl_pipeline_t *asked;
+
+static int ask_inside(ovl_op_t *op) {
+  void *event;
+  assert_int_equal(ovl_pipeline_slot_event(asked, op->slot, &event), OVL_EBUSY);
+  return 0;
+}
+
+static void slot_events_are_refused(void **state) {
+  (void)state;
+  void *event;
+  ovl_pipeline_options_t options = pipeline_options(2);
+  asked = make_pipeline(&options);
+  add_stage(asked, add_device_lane(asked, 0), ask_inside, NULL);
+  assert_int_equal(enqueue_on(asked, 3, paper_stream(paper, 0)), 0);
+  assert_int_equal(ovl_pipeline_run(asked, 3), 0);
+  assert_int_equal(ovl_pipeline_slot_event(asked, 2, &event), OVL_EINVAL);
+  assert_int_equal(ovl_pipeline_slot_event(asked, 0, NULL), OVL_EINVAL);
+  assert_int_equal(ovl_pipeline_slot_event(NULL, 0, &event), OVL_EINVAL);
+  close_pipeline(asked);
+}
+
 int main(void) {
   seed_init();
   const struct CMUnitTest tests[] = {
@@ -682,6 +772,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(bad_calls_are_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(other_lanes_are_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(bad_device_lanes_are_refused, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(slots_have_events, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(random_slots_have_events, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(slot_events_are_refused, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
