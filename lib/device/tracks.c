@@ -181,7 +181,8 @@ int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_trac
     find_recorded(tracks, &plan->graphs[OVL_OVERLAP], options->watches);
     find_recorded(tracks, &plan->graphs[OVL_SERIAL], options->watches);
   }
-  for (int set = 0; r == 0 && set < (tracks->origins ? OVL_EVENT_SETS : 1); set++)
+  bool captures = r == 0 && tracks->origins && tracks->lanes[0].device->is_capturing != NULL;
+  for (int set = 0; r == 0 && set < (captures ? OVL_EVENT_SETS : 1); set++)
     r = create_events(tracks, set);
   if (r == 0 && options->timed)
     r = create_timing_events(tracks);

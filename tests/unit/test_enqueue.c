@@ -469,6 +469,23 @@ static int invalidate(ovl_op_t *op) {
   return 0;
 }
 
+/* Events for captures are made where there can be any. */
+static void devices_that_cannot_capture_need_fewer_events(void **state) {
+  (void)state;
+  uint32_t made[2];
+  for (int i = 0; i < 2; i++) {
+    paper_init(paper);
+    if (i == 1)
+      paper->devices[0].is_capturing = NULL;
+    ovl_pipeline_t *p = two_lanes(2, 10, 10);
+    (void)time_of(p, 5);
+    made[i] = paper->events_made;
+    close_pipeline(p);
+    assert_int_equal(paper->events_made, paper->events_ended);
+  }
+  assert_int_equal(made[0], 2 * made[1] - 1); /* the end of the eager call has no counterpart */
+}
+
 static void an_invalid_capture_is_told(void **state) {
   (void)state;
   ovl_pipeline_options_t options = pipeline_options(2);
@@ -763,6 +780,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(nothing_is_put_down_for_no_microbatches, set_up, tear_down),
       cmocka_unit_test_setup_teardown(captured_calls_have_one_shape_and_events_of_their_own, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(devices_that_cannot_capture_need_fewer_events, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_invalid_capture_is_told, set_up, tear_down),
       cmocka_unit_test_setup_teardown(streams_join_when_a_callback_fails, set_up, tear_down),
       cmocka_unit_test_setup_teardown(with_continue_only_the_failed_microbatch_is_left_out, set_up,
