@@ -260,7 +260,7 @@ OVL_EXTERN int ovl_pipeline_add_dependency(ovl_pipeline_t *p, ovl_stage_t before
 OVL_EXTERN int ovl_pipeline_set_order(ovl_pipeline_t *p, ovl_lane_t lane, const ovl_op_id_t *order,
                                       size_t count);
 
-/* A number that is equal on all ranks whose descriptions order their fixed lanes alike: window, mode, lanes,
+/* A number that is equal on all ranks whose descriptions order their fixed lanes alike: window, mode, lanes and their sync domains,
  * stages, dependencies, cost hints and explicit orders go into it; names, callbacks and data do not. Ranks compare
  * it before they start a run of that many microbatches (or OVL_STREAMING).
  * 0: it could not be computed, and ovl_pipeline_error says why; it is never 0 otherwise. */

@@ -40,6 +40,19 @@ static uint32_t number_domains(const ovl_pipeline_t *p, uint32_t *domains) {
   return count;
 }
 
+int ovl_devices_group(const ovl_pipeline_t *p, ovl_order_groups_t *groups) {
+  uint32_t count = p->lane_devices.count;
+  uint32_t *lane_of = ovl_memory_array(&p->memory, count, sizeof *lane_of);
+  if (lane_of == NULL)
+    return OVL_ENOMEM;
+  uint32_t domains = number_domains(p, lane_of);
+  for (uint32_t l = 0; l < count; l++)
+    lane_of[l] = lane_of[l] == OVL_NO_DOMAIN ? l : count + lane_of[l];
+  *groups = (ovl_order_groups_t){
+      .lane_of = lane_of, .lane_count = count + domains, .window = ovl_pipeline_effective_window(p)};
+  return 0;
+}
+
 /* ---- set-up ---------------------------------------------------------------------------------------------------------- */
 
 /* Who looks at a microbatch's buffers when it has ended, needs its slot until then. */

@@ -7,6 +7,7 @@
 #include "device/issuer.h"
 #include "exec/executor.h"
 #include "ovl/stats.h"
+#include "sim/orders.h"
 
 typedef struct ovl_devices {
   ovl_issue_t issue;
@@ -38,6 +39,9 @@ int ovl_devices_refuse_events(ovl_pipeline_t *p, const char *call, int result);
 
 /* Work has been given up: nothing but close may follow. Any thread. */
 bool ovl_devices_poisoned(const ovl_pipeline_t *p);
+
+/* How a run's lanes would be grouped, also before there is one: 0 or OVL_ENOMEM. groups->lane_of is to be released. */
+int ovl_devices_group(const ovl_pipeline_t *p, ovl_order_groups_t *groups);
 
 /* For a run that is to start; refuses in words. */
 int ovl_devices_begin(ovl_pipeline_t *p, const char *call, uint64_t microbatches);

@@ -2,6 +2,7 @@
 /* Orders of fixed lanes as the user meets them: given explicitly, checked, prepared for a run, compared. */
 #include <string.h>
 
+#include "api/devices.h"
 #include "api/pipeline.h"
 #include "exec/process.h"
 
@@ -288,12 +289,13 @@ static void mix(uint64_t *hash, uint64_t number) {
   }
 }
 
-static void mix_lanes(const ovl_pipeline_t *p, uint64_t *hash) {
+static void mix_lanes(const ovl_pipeline_t *p, const ovl_order_groups_t *groups, uint64_t *hash) {
   const ovl_lane_desc_t *lanes = p->lane_descs.items;
   mix(hash, p->lane_descs.count);
   for (uint32_t l = 0; l < p->lane_descs.count; l++) {
     mix(hash, lanes[l].width);
     mix(hash, lanes[l].fixed);
+    mix(hash, groups->lane_of[l]);
   }
 }
 
@@ -322,16 +324,18 @@ static void mix_list(uint64_t *hash, const ovl_order_list_t *list) {
   }
 }
 
-/* Hints from callbacks are no part of the description: the orders that follow from them are compared. */
-static int mix_orders(ovl_pipeline_t *p, uint64_t microbatches, uint64_t *hash) {
+/* Hints from callbacks are no part of the description: the orders that follow from them are compared, those of device lanes
+ * across all of a sync domain. */
+static int mix_orders(ovl_pipeline_t *p, uint64_t microbatches, const ovl_order_groups_t *groups,
+                      uint64_t *hash) {
   ovl_plan_t own;
   const ovl_plan_t *plan;
   ovl_orders_t orders;
   int r = ovl_pipeline_get_plan(p, &own, &plan);
   if (r != 0)
     return refuse_set_up(p, "fingerprint", r);
-  r = ovl_pipeline_make_orders(p, "fingerprint", plan, microbatches, NULL, &orders);
-  for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
+  r = ovl_pipeline_make_orders(p, "fingerprint", plan, microbatches, groups, &orders);
+  for (uint32_t l = 0; r == 0 && l < orders.lane_count; l++)
     mix_list(hash, &orders.lanes[l].list);
   if (r == 0)
     ovl_orders_finish(&orders);
@@ -344,12 +348,21 @@ uint64_t ovl_pipeline_fingerprint(ovl_pipeline_t *p, uint64_t microbatches) {
     return 0;
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   bool counted = p->mode == OVL_OVERLAP && microbatches != OVL_STREAMING;
+  ovl_order_groups_t groups;
+  int r = ovl_devices_group(p, &groups);
+  if (r != 0) {
+    refuse_set_up(p, "fingerprint", r);
+    return 0;
+  }
   mix(&hash, microbatches);
   mix(&hash, (uint64_t)p->mode);
   mix(&hash, ovl_pipeline_effective_window(p));
-  mix_lanes(p, &hash);
+  mix_lanes(p, &groups, &hash);
   mix_stages(p, &hash);
-  if (counted && mix_orders(p, microbatches, &hash) != 0)
+  if (counted)
+    r = mix_orders(p, microbatches, p->device_lanes > 0 ? &groups : NULL, &hash);
+  ovl_memory_free(&p->memory, (void *)(uintptr_t)groups.lane_of);
+  if (r != 0)
     return 0;
   ovl_accept(p);
   return hash != 0 ? hash : 1;

@@ -4,6 +4,7 @@
 #include "ovl.h"
 #include "support/cmocka_all.h"
 #include "support/describe.h"
+#include "support/paper_device.h"
 
 /* One description, with a knob for each thing that may differ. */
 typedef struct knobs {
@@ -90,6 +91,38 @@ static void what_orders_depend_on_makes_a_difference(void **state) {
   }
 }
 
+/* Two device lanes of a stage each: one order for both, that of a sync domain, whose microbatches overtake each other by the
+ * hints. */
+static uint64_t fingerprint_of_devices(paper_t *paper, ovl_cost_cb cost, int devices) {
+  ovl_pipeline_options_t options = pipeline_options(4);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  for (int s = 0; s < 3; s++) {
+    ovl_lane_options_t lane = lane_options(NULL, devices > 0 ? OVL_LANE_DEVICE : OVL_LANE_POOL, 0);
+    lane.order = OVL_ORDER_FIXED;
+    lane.device = devices > 0 ? &paper->devices[s % devices] : NULL;
+    ovl_stage_options_t stage = stage_options(add_lane_with(p, &lane), NULL, NULL);
+    stage.cost = cost;
+    add_stage_with(p, &stage);
+  }
+  uint64_t fingerprint = ovl_pipeline_fingerprint(p, 6);
+  assert_int_not_equal(fingerprint, 0);
+  ovl_pipeline_close(p, NULL);
+  return fingerprint;
+}
+
+static void what_devices_are_issued_makes_a_difference(void **state) {
+  (void)state;
+  static paper_t paper;
+  paper_init(&paper);
+  uint64_t one = fingerprint_of_devices(&paper, cost_one_way, 1);
+  assert_int_equal(fingerprint_of_devices(&paper, cost_one_way, 1), one);
+  assert_int_equal(fingerprint_of_devices(&paper, cost_one_way, 2), one); /* of one domain */
+  assert_int_not_equal(fingerprint_of_devices(&paper, cost_other_way, 1), one);
+  assert_int_not_equal(fingerprint_of_devices(&paper, cost_one_way, 0), one);
+  paper.devices[1].sync_domain = &paper.devices[1];
+  assert_int_not_equal(fingerprint_of_devices(&paper, cost_one_way, 2), one);
+}
+
 static int no_op(ovl_op_t *op) {
   (void)op;
   return 0;
@@ -156,6 +189,7 @@ static void asking_freezes_nothing_and_a_run_changes_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_orders_depend_on_makes_a_difference),
+      cmocka_unit_test(what_devices_are_issued_makes_a_difference),
       cmocka_unit_test(what_they_do_not_depend_on_makes_none),
       cmocka_unit_test(an_explicit_order_makes_a_difference),
       cmocka_unit_test(an_order_is_compared_by_its_microbatches_too),
