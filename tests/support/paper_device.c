@@ -35,6 +35,8 @@ static int enter(void *context) {
 static int event_create(void *context, int timing, void **event) {
   struct paper_half *half = context;
   assert_int_equal(current, half->device);
+  if (half->paper->events_left > 0 && --half->paper->events_left == 0)
+    return 2;
   assert_true(half->paper->events_made < PAPER_EVENTS);
   paper_event_t *made = &half->paper->events[half->paper->events_made++];
   *made = (paper_event_t){.device = half->device, .captured = -1, .timing = timing};
@@ -148,6 +150,7 @@ void paper_init(paper_t *paper) {
   memset(paper, 0, sizeof *paper);
   current = -1;
   paper->fail_after = -1;
+  paper->events_left = -1;
   for (int d = 0; d < 2; d++) {
     ovl_device_t *device = &paper->devices[d];
     paper->halves[d] = (struct paper_half){.paper = paper, .device = d};

@@ -54,6 +54,7 @@ struct paper {
   uint32_t work_count;
   paper_event_t events[PAPER_EVENTS];
   uint32_t events_made, events_ended;
+  long events_left; /* the n-th event from now cannot be made (error 2), and only that one; -1: all can */
   uint64_t records, waits;
   int capturing;  /* what is_capturing says */
   int invalid;    /* ... and whether it fails */
