@@ -164,7 +164,7 @@ typedef struct ovl_lane_options {
   void *data;           /* for poll and abort */
   ovl_poll_cb poll;     /* NULL: ops of this lane complete without help */
   uint64_t poll_max_ns; /* the longest pause between two polls; 0: 50 us. The pause starts short after
-                           progress and grows. libuv's timers count milliseconds, so on a loop lane
+                           progress and grows; above 50 us it is no more than an eighth of what has been waited. libuv's timers count milliseconds, so on a loop lane
                            pauses above spin_ns are at least 1 ms. */
   const struct ovl_device *device; /* required for kind DEVICE, and for no other; must live until close */
   void *

@@ -102,7 +102,7 @@ static void fill_hooks(const ovl_pipeline_t *p, ovl_devices_t *devices) {
   for (uint32_t l = 0; l < issue->user_lanes; l++)
     devices->lane_hooks[l] = lanes[l];
   devices->lane_hooks[issue->observer] = (ovl_lane_hooks_t){
-      .poll = ovl_issuer_poll, .data = &devices->issuer, .poll_max_ns = OVL_DEFAULT_POLL_NS};
+      .poll = ovl_issuer_poll, .data = &devices->issuer, .poll_max_ns = OVL_DEVICE_POLL_NS};
   for (uint32_t s = 0; s < devices->plan.stage_count; s++) {
     uint32_t user = ovl_issue_user_stage(issue, s);
     ovl_issuer_stage_t *stage = &devices->issuer.stages[user];

@@ -110,6 +110,7 @@ typedef struct ovl_stage_hooks {
 } ovl_stage_hooks_t;
 
 #define OVL_DEFAULT_POLL_NS UINT64_C(50000)
+#define OVL_DEVICE_POLL_NS UINT64_C(250000) /* events of devices, which are asked for and not told */
 
 typedef struct ovl_lane_hooks {
   ovl_poll_cb poll;

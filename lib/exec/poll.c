@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Lanes with a poll hook. While ops of such a lane are outstanding, one runner (or the loop, for a loop lane)
  * attends it: polls, pauses, polls again. The pause starts at nothing, doubles while nothing happens up to
- * poll_max_ns, and starts anew on progress. While the hook runs, the lane is held, so no op of it starts; and
+ * poll_max_ns, and starts anew on progress; one above 50 us is a small part of what has been waited. While the hook runs, the lane is held, so no op of it starts; and
  * it is not polled while a callback of it runs. */
 #include "exec/executor.h"
 
 #define FIRST_PAUSE_NS UINT64_C(500)
+#define LATE_BY 8 /* a pause above the usual is no more than this part of what has been waited */
 
 static bool wants_poll(const ovl_exec_lane_t *lane) {
   return lane->outstanding > 0 && lane->calls == 0 && !lane->attended;
@@ -37,6 +38,13 @@ uint32_t ovl_poll_claim(ovl_executor_t *x, ovl_lane_kind_t kind, uint64_t now, b
   return best;
 }
 
+static uint64_t longest_pause(const ovl_exec_lane_t *lane, uint64_t most, uint64_t now) {
+  uint64_t patient = (now - lane->quiet_since) / LATE_BY;
+  if (patient < OVL_DEFAULT_POLL_NS)
+    patient = OVL_DEFAULT_POLL_NS;
+  return most < patient ? most : patient;
+}
+
 static void set_pause(ovl_exec_lane_t *lane, bool progress, uint64_t most, uint64_t now) {
   if (progress) {
     lane->pause = 0;
@@ -44,8 +52,9 @@ static void set_pause(ovl_exec_lane_t *lane, bool progress, uint64_t most, uint6
   } else {
     lane->pause = lane->pause == 0 ? FIRST_PAUSE_NS : lane->pause * 2;
   }
-  if (lane->pause > most)
-    lane->pause = most;
+  uint64_t longest = longest_pause(lane, most, now);
+  if (lane->pause > longest)
+    lane->pause = longest;
   lane->next_poll = now + lane->pause;
 }
 

@@ -32,6 +32,7 @@ const bench_scenario_t bench_scenarios[] = {
      bench_run_metg},
     {"hand_over", "from ovl_op_complete() on a foreign thread to the start of the successor",
      bench_run_hand_over},
+    {"issue", "issuing to a device whose entries do nothing", bench_run_issue},
     {"submit", "streaming: one empty operation an item, window 64, queue 1024", bench_run_submit},
     {"start_up", "a run of ten empty operations on a warm loop", bench_run_start_up},
     {"idle", "processor time, in us a second, while a run waits for a foreign completion", bench_run_idle},

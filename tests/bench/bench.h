@@ -48,6 +48,7 @@ void bench_run_four_lanes(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_oversubscribed(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_metg(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_hand_over(bench_t *bench, const bench_scenario_t *scenario);
+void bench_run_issue(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_submit(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_start_up(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_idle(bench_t *bench, const bench_scenario_t *scenario);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a run costs that does nothing but wait: processor time while a foreign thread takes seconds to
- * complete an operation, with and without a poll hook; beside a bare loop that waits for a
+ * complete an operation, with and without a poll hook, and while work on a device is not done; beside a bare loop that waits for a
  * uv_async_send(). */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "bench.h"
 #include "bench_clock.h"
+#include "bench_device.h"
 #include "ovl.h"
 
 typedef struct wait_for {
@@ -80,6 +81,39 @@ static void wait_pool(wait_for_t *w) { run_pipeline(w, OVL_LANE_POOL, NULL); }
 static void wait_pool_poll(wait_for_t *w) { run_pipeline(w, OVL_LANE_POOL, poll_in_vain); }
 static void wait_loop_poll(wait_for_t *w) { run_pipeline(w, OVL_LANE_LOOP, poll_in_vain); }
 
+static bench_device_t device;
+
+static int put_nothing(ovl_op_t *op) {
+  (void)op;
+  return 0;
+}
+
+static void release_later(void *argument) {
+  wait_for_t *w = argument;
+  uv_sleep(w->ms);
+  atomic_store(&device.held, 0);
+}
+
+static void wait_device(wait_for_t *w) {
+  ovl_pipeline_t *pipeline;
+  ovl_stage_options_t stage;
+  uv_thread_t thread;
+  bench_device_init(&device);
+  atomic_store(&device.held, 1);
+  ovl_stage_options_init(&stage);
+  stage.run = put_nothing;
+  if (ovl_pipeline_create(&pipeline, NULL) != 0)
+    abort();
+  stage.lane = bench_device_lane(&device, pipeline);
+  if (ovl_pipeline_add_stage(pipeline, &stage, NULL) != 0 ||
+      ovl_pipeline_start(pipeline, &w->loop, 1, NULL) != 0 ||
+      uv_thread_create(&thread, release_later, w) != 0)
+    abort();
+  uv_run(&w->loop, UV_RUN_DEFAULT);
+  uv_thread_join(&thread);
+  ovl_pipeline_close(pipeline, NULL);
+}
+
 static void on_async(uv_async_t *async) { uv_close((uv_handle_t *)async, NULL); }
 
 static void send_later(void *argument) {
@@ -105,6 +139,7 @@ static const struct {
     {"uv_async_send to a bare loop", "uv", wait_bare, false},
     {"with a poll hook on the pool", "libovl", wait_pool_poll, true},
     {"with a poll hook on the loop", "libovl", wait_loop_poll, true},
+    {"with work on a device", "libovl", wait_device, true},
 };
 
 static void measure(bench_t *bench, const bench_scenario_t *scenario, size_t way, unsigned ms) {
