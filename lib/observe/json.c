@@ -54,7 +54,12 @@ static void put_track_of(json_t *j, const ovl_trace_record_t *r) { put_track(j, 
 
 /* ---- names of processes and tracks --------------------------------------------------------------------------- */
 
+/* Perfetto counts an empty name as an error of the file. */
+static bool has_name(const char *name) { return name[0] != '\0'; }
+
 static void name_process(json_t *j) {
+  if (!has_name(j->view.name))
+    return;
   begin(j, 'M');
   ovl_text_print(&j->text, ",\"name\":\"process_name\",\"args\":{\"name\":");
   ovl_text_json(&j->text, j->view.name);
@@ -63,12 +68,14 @@ static void name_process(json_t *j) {
 }
 
 static void name_track(json_t *j, uint32_t lane, uint32_t place) {
-  begin(j, 'M');
-  put_track(j, lane, place);
-  ovl_text_print(&j->text, ",\"name\":\"thread_name\",\"args\":{\"name\":");
-  ovl_text_json(&j->text, j->names.lanes[lane]);
-  ovl_text_print(&j->text, "}");
-  end(j);
+  if (has_name(j->names.lanes[lane])) {
+    begin(j, 'M');
+    put_track(j, lane, place);
+    ovl_text_print(&j->text, ",\"name\":\"thread_name\",\"args\":{\"name\":");
+    ovl_text_json(&j->text, j->names.lanes[lane]);
+    ovl_text_print(&j->text, "}");
+    end(j);
+  }
   begin(j, 'M');
   put_track(j, lane, place);
   ovl_text_print(&j->text, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%u}", (unsigned)lane);
@@ -197,7 +204,7 @@ int ovl_trace_write_json(const ovl_trace_names_t *names, const ovl_trace_view_t 
   json_t j = {.names = *names, .memory = memory};
   int r = 0;
   ovl_text_begin(&j.text, write, context);
-  ovl_text_print(&j.text, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+  ovl_text_print(&j.text, "{\"traceEvents\":[");
   for (size_t i = 0; r == 0 && i < count; i++) {
     j.view = views[i];
     j.flows = 0;

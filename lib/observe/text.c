@@ -103,11 +103,12 @@ static void put_character(ovl_text_t *text, uint32_t c) {
 
 /* ---- escapes ------------------------------------------------------------------------------------------------- */
 
+/* A backslash by number: Perfetto's reader takes a quote for the end of a string if the character before is none. */
 static void put_in_json(ovl_text_t *text, uint32_t c) {
-  if (c < 0x20)
+  if (c < 0x20 || c == '\\')
     ovl_text_print(text, "\\u%04x", (unsigned)c);
-  else if (c == '"' || c == '\\')
-    ovl_text_print(text, "\\%c", (char)c);
+  else if (c == '"')
+    ovl_text_put(text, "\\\"");
   else
     put_character(text, c);
 }

@@ -7,7 +7,7 @@
 
 #include "ovl.h"
 
-enum { MOST = 65536, MOST_NAMES = 16, MOST_NAME = 65536 };
+enum { MOST = 65536, MOST_NAMES = 24, MOST_NAME = 65536 };
 
 typedef int (*writer_t)(const ovl_pipeline_t *p, const ovl_trace_view_t *views, size_t count,
                         ovl_write_cb write, void *context);
