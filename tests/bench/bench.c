@@ -37,6 +37,8 @@ const bench_scenario_t bench_scenarios[] = {
     {"start_up", "a run of ten empty operations on a warm loop", bench_run_start_up},
     {"idle", "processor time, in us a second, while a run waits for a foreign completion", bench_run_idle},
     {"timer", "the application's timer beside a saturated pipeline", bench_run_timer},
+    {"what_if", "what advice of ovl_pipeline_explain promises and what it brings, for operations that sleep",
+     bench_run_what_if},
     {"simulator", "operations in virtual time", bench_run_simulator},
     {"statistics", "empty operations with and without statistics and a trace", bench_run_statistics},
     {"sizes", "empty operations by the size of each dimension", bench_run_sizes},

@@ -53,6 +53,7 @@ void bench_run_submit(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_start_up(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_idle(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_timer(bench_t *bench, const bench_scenario_t *scenario);
+void bench_run_what_if(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_simulator(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_statistics(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_sizes(bench_t *bench, const bench_scenario_t *scenario);
