@@ -13,7 +13,7 @@
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
-static int use(ovl_tracks_t *tracks, const ovl_device_t *device) {
+int ovl_tracks_use(ovl_tracks_t *tracks, const ovl_device_t *device) {
   if (tracks->current == device || device->enter == NULL)
     return 0;
   int r = device->enter(device->context);
@@ -22,23 +22,16 @@ static int use(ovl_tracks_t *tracks, const ovl_device_t *device) {
 }
 
 static int record(ovl_tracks_t *tracks, const ovl_device_t *device, void *event, void *stream) {
-  int r = use(tracks, device);
+  int r = ovl_tracks_use(tracks, device);
   return r != 0 ? r : device->event_record(device->context, event, stream);
 }
 
 static int wait(ovl_tracks_t *tracks, const ovl_device_t *device, void *stream, void *event) {
-  int r = use(tracks, device);
+  int r = ovl_tracks_use(tracks, device);
   return r != 0 ? r : device->stream_wait(device->context, stream, event);
 }
 
 /* ---- what waits for what ------------------------------------------------------------------------------------------- */
-
-static uint32_t lane_of(const ovl_plan_t *plan, uint32_t stage) { return plan->stages[stage].lane; }
-
-/* In marks and events. */
-static size_t place_of(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  return (size_t)stage * tracks->ring + microbatch % tracks->ring;
-}
 
 static bool same_stream(const ovl_track_t *a, const ovl_track_t *b) {
   return a->device == b->device && a->stream == b->stream;
@@ -46,194 +39,6 @@ static bool same_stream(const ovl_track_t *a, const ovl_track_t *b) {
 
 static bool is_origin(const ovl_tracks_t *tracks, const ovl_track_t *lane) {
   return tracks->origins && lane->device == tracks->lanes[0].device && lane->stream == tracks->origin;
-}
-
-static bool is_mine(const ovl_tracks_t *tracks, uint32_t stage) {
-  return tracks->lanes[lane_of(tracks->plan, stage)].device != NULL;
-}
-
-/* On another lane of the domain. */
-static bool is_foreign(const ovl_tracks_t *tracks, uint32_t stage, uint32_t other) {
-  return lane_of(tracks->plan, stage) != lane_of(tracks->plan, other) && is_mine(tracks, other);
-}
-
-/* Stages that some op on another lane, or the host, may wait for. */
-static void find_recorded(ovl_tracks_t *tracks, const ovl_graph_t *graph, const uint32_t *watches) {
-  const ovl_plan_t *plan = tracks->plan;
-  ovl_plan_find_ends(plan, graph, tracks->source, tracks->sink);
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    if (!is_mine(tracks, s))
-      continue;
-    tracks->recorded[s] |= watches != NULL && watches[s] != OVL_NO_WATCH;
-    for (uint32_t e = graph->out.first[s]; e < graph->out.first[s + 1]; e++)
-      tracks->recorded[s] |= is_foreign(tracks, s, graph->out.edges[e].stage);
-    for (uint32_t t = 0; tracks->sink[s] && t < plan->stage_count; t++)
-      tracks->recorded[s] |= tracks->source[t] && is_foreign(tracks, s, t);
-  }
-}
-
-/* ---- set-up -------------------------------------------------------------------------------------------------------- */
-
-static int create_with(ovl_tracks_t *tracks, uint32_t lane, int timing, void **event) {
-  const ovl_device_t *device = tracks->lanes[lane].device;
-  int r = use(tracks, device);
-  if (r == 0)
-    r = device->event_create(device->context, timing, event);
-  if (r != 0)
-    *event = NULL;
-  return r;
-}
-
-static int create(ovl_tracks_t *tracks, uint32_t lane, void **event) {
-  return create_with(tracks, lane, 0, event);
-}
-
-static void destroy(ovl_tracks_t *tracks, uint32_t lane, void *event) {
-  const ovl_device_t *device = tracks->lanes[lane].device;
-  if (event == NULL)
-    return;
-  (void)use(tracks, device); /* there is nobody to tell */
-  device->event_destroy(device->context, event);
-}
-
-static int create_events(ovl_tracks_t *tracks, int set) {
-  const ovl_plan_t *plan = tracks->plan;
-  int r = 0;
-  for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
-    if (tracks->lanes[l].device != NULL)
-      r = create(tracks, l, &tracks->tails[set][l]);
-  if (r == 0 && tracks->origins)
-    r = create(tracks, 0, &tracks->fork[set]);
-  if (r == 0 && tracks->origins && set == OVL_EAGER)
-    r = create(tracks, 0, &tracks->end);
-  for (uint32_t s = 0; s < plan->stage_count; s++)
-    for (uint32_t i = 0; r == 0 && tracks->recorded[s] && i < tracks->ring; i++)
-      r = create_with(tracks, lane_of(plan, s), tracks->starts != NULL,
-                      &tracks->events[set][(size_t)s * tracks->ring + i]);
-  return r;
-}
-
-/* Of a device that comes again in a later lane: its first lane. */
-static uint32_t first_lane_of(const ovl_tracks_t *tracks, uint32_t lane) {
-  uint32_t first = 0;
-  while (tracks->lanes[first].device != tracks->lanes[lane].device)
-    first++;
-  return first;
-}
-
-static int create_timing_events(ovl_tracks_t *tracks) {
-  const ovl_plan_t *plan = tracks->plan;
-  int r = 0;
-  for (uint32_t l = 0; r == 0 && l < plan->lane_count; l++)
-    if (tracks->lanes[l].device != NULL && first_lane_of(tracks, l) == l)
-      r = create_with(tracks, l, 1, &tracks->lanes[l].base);
-  for (uint32_t s = 0; s < plan->stage_count; s++)
-    for (uint32_t i = 0; r == 0 && is_mine(tracks, s) && i < tracks->ring; i++)
-      r = create_with(tracks, lane_of(plan, s), 1, &tracks->starts[(size_t)s * tracks->ring + i]);
-  return r;
-}
-
-/* An event of microbatch i is waited for by the device up to i + window, and asked for by the host until it is done. */
-static int tables_init(ovl_tracks_t *tracks, uint32_t ahead, bool timed) {
-  const ovl_memory_t *memory = &tracks->memory;
-  size_t lanes = tracks->plan->lane_count, stages = tracks->plan->stage_count, places, pairs;
-  uint32_t window = tracks->plan->window;
-  if (__builtin_add_overflow(window, ahead > window ? ahead : window, &tracks->ring) ||
-      __builtin_mul_overflow(stages, (size_t)tracks->ring, &places) ||
-      __builtin_mul_overflow(lanes, lanes, &pairs))
-    return OVL_ETOOBIG;
-  tracks->lanes = ovl_memory_array(memory, lanes, sizeof *tracks->lanes);
-  tracks->waited = ovl_memory_array(memory, pairs, sizeof *tracks->waited);
-  tracks->recorded = ovl_memory_array(memory, stages, sizeof *tracks->recorded);
-  tracks->source = ovl_memory_array(memory, stages, sizeof *tracks->source);
-  tracks->sink = ovl_memory_array(memory, stages, sizeof *tracks->sink);
-  tracks->marks = ovl_memory_array(memory, places, sizeof *tracks->marks);
-  tracks->noted = ovl_memory_array(memory, lanes, sizeof *tracks->noted);
-  tracks->noted_lanes = ovl_memory_array(memory, lanes, sizeof *tracks->noted_lanes);
-  bool whole = tracks->lanes != NULL && tracks->waited != NULL && tracks->recorded != NULL &&
-               tracks->source != NULL && tracks->sink != NULL && tracks->marks != NULL &&
-               tracks->noted != NULL && tracks->noted_lanes != NULL;
-  if (timed) {
-    tracks->starts = ovl_memory_array(memory, places, sizeof(void *));
-    whole = whole && tracks->starts != NULL;
-  }
-  for (int set = 0; set < OVL_EVENT_SETS; set++) {
-    tracks->events[set] = ovl_memory_array(memory, places, sizeof(void *));
-    tracks->tails[set] = ovl_memory_array(memory, lanes, sizeof(void *));
-    whole = whole && tracks->events[set] != NULL && tracks->tails[set] != NULL;
-  }
-  return whole ? 0 : OVL_ENOMEM;
-}
-
-int ovl_tracks_init(ovl_tracks_t *tracks, const ovl_plan_t *plan, const ovl_track_options_t *options,
-                    const ovl_memory_t *memory) {
-  memset(tracks, 0, sizeof *tracks);
-  tracks->plan = plan;
-  tracks->memory = *memory;
-  tracks->origins = options->domains == NULL;
-  int r = tables_init(tracks, options->ahead, options->timed);
-  if (r == 0) {
-    for (uint32_t l = 0; l < plan->lane_count; l++) {
-      bool mine = options->domains == NULL || options->domains[l] == options->domain;
-      tracks->lanes[l] = (ovl_track_t){.device = mine ? options->lanes[l].device : NULL,
-                                       .waited = &tracks->waited[(size_t)l * plan->lane_count]};
-    }
-    find_recorded(tracks, &plan->graphs[OVL_OVERLAP], options->watches);
-    find_recorded(tracks, &plan->graphs[OVL_SERIAL], options->watches);
-  }
-  bool captures = r == 0 && tracks->origins && tracks->lanes[0].device->is_capturing != NULL;
-  for (int set = 0; r == 0 && set < (captures ? OVL_EVENT_SETS : 1); set++)
-    r = create_events(tracks, set);
-  if (r == 0 && options->timed)
-    r = create_timing_events(tracks);
-  if (r != 0)
-    ovl_tracks_finish(tracks, false);
-  return r;
-}
-
-static void destroy_events(ovl_tracks_t *tracks, int set) {
-  const ovl_plan_t *plan = tracks->plan;
-  for (uint32_t s = 0; tracks->events[set] != NULL && s < plan->stage_count; s++)
-    for (uint32_t i = 0; i < tracks->ring; i++)
-      destroy(tracks, lane_of(plan, s), tracks->events[set][(size_t)s * tracks->ring + i]);
-  for (uint32_t l = 0; tracks->tails[set] != NULL && l < plan->lane_count; l++)
-    destroy(tracks, l, tracks->tails[set][l]);
-  if (tracks->origins)
-    destroy(tracks, 0, tracks->fork[set]);
-  if (tracks->origins && set == OVL_EAGER)
-    destroy(tracks, 0, tracks->end);
-}
-
-static void destroy_timing_events(ovl_tracks_t *tracks) {
-  const ovl_plan_t *plan = tracks->plan;
-  for (uint32_t s = 0; tracks->starts != NULL && s < plan->stage_count; s++)
-    for (uint32_t i = 0; i < tracks->ring; i++)
-      destroy(tracks, lane_of(plan, s), tracks->starts[(size_t)s * tracks->ring + i]);
-  for (uint32_t l = 0; l < plan->lane_count; l++)
-    destroy(tracks, l, tracks->lanes[l].base);
-}
-
-void ovl_tracks_finish(ovl_tracks_t *tracks, bool leave_events) {
-  const ovl_memory_t memory = tracks->memory;
-  tracks->current = NULL;
-  if (tracks->lanes != NULL && !leave_events)
-    destroy_timing_events(tracks);
-  for (int set = 0; set < OVL_EVENT_SETS; set++) {
-    if (tracks->lanes != NULL && !leave_events)
-      destroy_events(tracks, set);
-    ovl_memory_free(&memory, tracks->tails[set]);
-    ovl_memory_free(&memory, tracks->events[set]);
-  }
-  ovl_memory_free(&memory, tracks->starts);
-  ovl_memory_free(&memory, tracks->noted_lanes);
-  ovl_memory_free(&memory, tracks->noted);
-  ovl_memory_free(&memory, tracks->marks);
-  ovl_memory_free(&memory, tracks->sink);
-  ovl_memory_free(&memory, tracks->source);
-  ovl_memory_free(&memory, tracks->recorded);
-  ovl_memory_free(&memory, tracks->waited);
-  ovl_memory_free(&memory, tracks->lanes);
-  memset(tracks, 0, sizeof *tracks);
 }
 
 /* ---- fork and join ------------------------------------------------------------------------------------------------- */
@@ -310,11 +115,11 @@ static const ovl_mark_t *last_of_slot(const ovl_tracks_t *tracks, uint32_t slot)
     if (!tracks->sink[s])
       continue;
     const ovl_mark_t *mark = last_mark(tracks, s, slot);
-    if (mark->name != name || name == 0 || (last != NULL && lane != lane_of(plan, s)))
+    if (mark->name != name || name == 0 || (last != NULL && lane != ovl_track_lane_of(plan, s)))
       return NULL;
     if (last == NULL || mark->position > last->position)
       last = mark;
-    lane = lane_of(plan, s);
+    lane = ovl_track_lane_of(plan, s);
   }
   return last;
 }
@@ -385,9 +190,9 @@ static int wait_for_all(ovl_tracks_t *tracks, uint32_t index) {
 /* Of what it waits for on each other lane, the last is enough. False: some of it was never issued. */
 static bool note(ovl_tracks_t *tracks, uint32_t index, uint32_t stage, uint64_t microbatch) {
   ovl_track_t *lane = &tracks->lanes[index];
-  uint32_t on = lane_of(tracks->plan, stage);
-  const ovl_mark_t *mark = &tracks->marks[place_of(tracks, stage, microbatch)];
-  if (!is_mine(tracks, stage))
+  uint32_t on = ovl_track_lane_of(tracks->plan, stage);
+  const ovl_mark_t *mark = &tracks->marks[ovl_track_place(tracks, stage, microbatch)];
+  if (!ovl_track_is_mine(tracks, stage))
     return true; /* the host has waited for it */
   if (mark->name != microbatch + 1)
     return false;
@@ -426,7 +231,7 @@ static bool note_slot(ovl_tracks_t *tracks, uint32_t index, uint64_t microbatch)
 }
 
 int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  uint32_t index = lane_of(tracks->plan, stage);
+  uint32_t index = ovl_track_lane_of(tracks->plan, stage);
   tracks->current = NULL; /* a callback may have entered another, and a run's ops change threads */
   const ovl_edges_t *in = &tracks->graph->in;
   ovl_track_t *lane = &tracks->lanes[index];
@@ -440,22 +245,22 @@ int ovl_tracks_before(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch)
     r = noted;
   if (r == 0 && !all)
     r = wait_for_all(tracks, index);
-  return r != 0 ? r : use(tracks, lane->device);
+  return r != 0 ? r : ovl_tracks_use(tracks, lane->device);
 }
 
 int ovl_tracks_start(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  const ovl_track_t *lane = &tracks->lanes[lane_of(tracks->plan, stage)];
+  const ovl_track_t *lane = &tracks->lanes[ovl_track_lane_of(tracks->plan, stage)];
   if (tracks->starts == NULL)
     return 0;
-  void *event = tracks->starts[place_of(tracks, stage, microbatch)];
+  void *event = tracks->starts[ovl_track_place(tracks, stage, microbatch)];
   int r = record(tracks, lane->device, event, lane->stream);
   tracks->start = r == 0 ? event : NULL;
   return r;
 }
 
 int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  uint32_t index = lane_of(tracks->plan, stage);
-  size_t place = place_of(tracks, stage, microbatch);
+  uint32_t index = ovl_track_lane_of(tracks->plan, stage);
+  size_t place = ovl_track_place(tracks, stage, microbatch);
   ovl_track_t *lane = &tracks->lanes[index];
   ovl_mark_t *mark = &tracks->marks[place];
   tracks->current = NULL;
@@ -475,7 +280,7 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
 }
 
 const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  const ovl_mark_t *mark = &tracks->marks[place_of(tracks, stage, microbatch)];
+  const ovl_mark_t *mark = &tracks->marks[ovl_track_place(tracks, stage, microbatch)];
   return mark->name == microbatch + 1 ? mark : NULL;
 }
 
@@ -490,7 +295,7 @@ int ovl_tracks_times(const ovl_tracks_t *tracks, uint32_t lane, const ovl_mark_t
                      uint64_t *end) {
   const ovl_device_t *device = tracks->lanes[lane].device;
   uint64_t duration;
-  int r = elapsed(device, tracks->lanes[first_lane_of(tracks, lane)].base, mark->start, start);
+  int r = elapsed(device, tracks->lanes[ovl_track_first_lane(tracks, lane)].base, mark->start, start);
   if (r == 0)
     r = elapsed(device, mark->start, mark->event, &duration);
   if (r == 0)

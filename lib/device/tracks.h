@@ -117,4 +117,30 @@ const ovl_mark_t *ovl_tracks_mark(const ovl_tracks_t *tracks, uint32_t stage, ui
 int ovl_tracks_times(const ovl_tracks_t *tracks, uint32_t lane, const ovl_mark_t *mark, uint64_t *start,
                      uint64_t *end);
 
+/* ---- for tracks.c and events.c --------------------------------------------------------------------------------- */
+
+/* Enters the device, if another one was entered last. */
+int ovl_tracks_use(ovl_tracks_t *tracks, const ovl_device_t *device);
+
+static inline uint32_t ovl_track_lane_of(const ovl_plan_t *plan, uint32_t stage) {
+  return plan->stages[stage].lane;
+}
+
+/* In marks and events. */
+static inline size_t ovl_track_place(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
+  return (size_t)stage * tracks->ring + microbatch % tracks->ring;
+}
+
+static inline bool ovl_track_is_mine(const ovl_tracks_t *tracks, uint32_t stage) {
+  return tracks->lanes[ovl_track_lane_of(tracks->plan, stage)].device != NULL;
+}
+
+/* Of a device that comes again in a later lane: its first lane. */
+static inline uint32_t ovl_track_first_lane(const ovl_tracks_t *tracks, uint32_t lane) {
+  uint32_t first = 0;
+  while (tracks->lanes[first].device != tracks->lanes[lane].device)
+    first++;
+  return first;
+}
+
 #endif
