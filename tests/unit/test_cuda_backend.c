@@ -85,9 +85,11 @@ static void a_wait_keeps_to_what_was_recorded_then(void **state) {
   rig_launch(rig.streams[0], 1000);
   assert_int_equal(table->event_record(&rig.cuda[0], event, rig.streams[0]), 0);
   rig_launch(rig.streams[1], 1000);
+  stand_in_finish();
   assert_int_equal(stand_in_time(), 1010);
   assert_int_equal(table->stream_wait(&rig.cuda[0], rig.streams[1], event), 0);
   rig_launch(rig.streams[1], 1);
+  stand_in_finish();
   assert_int_equal(stand_in_time(), 1011);
   table->event_destroy(&rig.cuda[0], event);
 }
