@@ -83,7 +83,12 @@ void stand_in_finish(void) {
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
 
-void stand_in_hold(int hold) { machine.held_back = hold != 0; }
+/* Also while other threads call. */
+void stand_in_hold(int hold) {
+  machine_lock();
+  machine.held_back = hold != 0;
+  machine_unlock();
+}
 
 void stand_in_set_in_time(void) { machine.held_back = machine.in_time = true; }
 
@@ -101,13 +106,20 @@ void stand_in_set_host(int host) { this_thread()->host = host; }
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 uint64_t stand_in_time(void) { return machine.time; }
-uint32_t stand_in_works(void) { return machine.work_count; }
 uint32_t stand_in_races(void) { return machine.races; }
 uint32_t stand_in_mismatches(void) { return machine.mismatches; }
 uint32_t stand_in_held(void) { return machine.held; }
 uint32_t stand_in_waits_of_host(void) { return machine.waits_of_host; }
 uint32_t stand_in_calls_inside(void) { return machine.calls_inside; }
 int stand_in_has_context(int device) { return machine.contexts[device]; }
+
+/* The same. */
+uint32_t stand_in_works(void) {
+  machine_lock();
+  uint32_t works = machine.work_count;
+  machine_unlock();
+  return works;
+}
 
 int stand_in_priority(cudaStream_t stream) { return stream->place.priority; }
 unsigned stand_in_event_flags(cudaEvent_t event) { return event->flags; }

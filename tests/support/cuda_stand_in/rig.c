@@ -12,6 +12,7 @@ rig_t rig;
 static void begin(uint64_t seed) {
   stand_in_reset(seed);
   rig.between = NULL;
+  rig.modules = 0;
   for (int d = 0; d < STAND_IN_DEVICES; d++)
     assert_int_equal(backend_cuda_init(&rig.cuda[d], d), 0);
   for (int i = 0; i < 4; i++)
@@ -54,7 +55,8 @@ static int put(ovl_op_t *op) {
   const stand_in_work_t work = {.label = op->stage.id * 1000 + op->microbatch,
                                 .duration = compute ? COMPUTE_NS : COMM_NS,
                                 .reads = compute ? 0 : slot,
-                                .writes = compute ? slot : result};
+                                .writes = compute ? slot : result,
+                                .module = rig.modules ? op->stage.id : 0};
   if (compute && rig.between != NULL)
     rig.between();
   return (int)stand_in_launch(op->stream, &work);

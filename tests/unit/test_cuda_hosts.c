@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/* Shows what makes a host wait for the device in the stand-in for CUDA, and for ever: launch queues that are full,
+ * modules that are loaded by their first launch; what host functions do to streams and when they are never called; and
+ * that libovl needs none of them to know what has ended. Nothing here has run on a GPU. */
+#include <stdatomic.h>
+#include <string.h>
+#include <uv.h>
+
+#include "support/cuda_stand_in/ranks.h"
+#include "support/cuda_stand_in/rig.h"
+#include "support/describe.h"
+#include "support/seed.h"
+
+enum { NODES_OF_MICROBATCH = 8 }; /* works, and waits for other lanes */
+
+static void assert_words(const char *words, const char *part) {
+  assert_non_null(words);
+  if (strstr(words, part) == NULL)
+    fail_msg("\"%s\" is not in\n%s", part, words);
+}
+
+/* ---- full queues ---- */
+
+/* One thread that has put all of one rank's work down before it begins with the other's. */
+static void one_thread_for_two_ranks_needs_long_queues(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(20); round++) {
+    seed_round(seed_first() + round);
+    for (int long_ones = 0; long_ones < 2; long_ones++) {
+      ranks_reset(seed_first() + round, 2);
+      stand_in_set_queue(long_ones ? RANK_MICROBATCHES * NODES_OF_MICROBATCH : NODES_OF_MICROBATCH);
+      ranks_open(NULL);
+      ranks_enqueue(true);
+      if (long_ones)
+        assert_null(stand_in_deadlock());
+      else
+        assert_words(stand_in_deadlock(), "host 0 waits for room in the queue of device 0");
+      ranks_close();
+    }
+  }
+}
+
+static void a_thread_for_each_rank_may_have_short_queues(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(20); round++) {
+    seed_round(seed_first() + round);
+    ranks_reset(seed_first() + round, 3);
+    stand_in_set_queue(2);
+    ranks_open(NULL);
+    ranks_enqueue(false);
+    assert_null(stand_in_deadlock());
+    assert_true(stand_in_waits_of_host() > 0);
+    ranks_close();
+  }
+}
+
+/* The first compute comes behind a collective whose other rank comes when all is issued that will be. */
+typedef struct gate {
+  uv_idle_t idle;
+  uint32_t communicator;
+  uint32_t works; /* that will be issued before it opens, the gate's included */
+  int status;
+} gate_t;
+
+static gate_t gate;
+
+static int part_of_gate(uint32_t rank) {
+  const stand_in_work_t work = {.communicator = gate.communicator, .rank = rank};
+  return (int)stand_in_launch(rig.streams[2 * rank], &work);
+}
+
+static void put_gate(void) {
+  rig.between = NULL;
+  assert_int_equal(part_of_gate(0), 0);
+}
+
+static void open_gate(uv_idle_t *idle) {
+  if (stand_in_works() < gate.works)
+    return;
+  stand_in_set_host(1); /* or it comes behind what it has to open */
+  assert_int_equal(cudaSetDevice(1), 0);
+  assert_int_equal(part_of_gate(1), 0);
+  stand_in_set_host(0);
+  (void)uv_idle_stop(idle);
+}
+
+static void run_ended(ovl_pipeline_t *p, int status) {
+  (void)p;
+  gate.status = status;
+  uv_close((uv_handle_t *)&gate.idle, NULL);
+}
+
+/* How often a host waits while a run issues so many microbatches ahead of the device: all but the last comm op, which
+ * comes after the compute op of the next. */
+static uint32_t waits_of_run(uint32_t issue_ahead) {
+  uv_loop_t loop;
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  options.issue_ahead = issue_ahead;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  rig_add(p, &rig.cuda[0].device, rig.streams[0], COMPUTE_NS);
+  rig_add(p, &rig.cuda[0].device, rig.streams[1], COMM_NS);
+  gate = (gate_t){.communicator = stand_in_communicator(2), .works = 2 * issue_ahead, .status = 1};
+  rig.between = put_gate;
+  assert_int_equal(uv_loop_init(&loop), 0);
+  assert_int_equal(uv_idle_init(&loop, &gate.idle), 0);
+  assert_int_equal(uv_idle_start(&gate.idle, open_gate), 0);
+  assert_int_equal(ovl_pipeline_start(p, &loop, MICROBATCHES, run_ended), 0);
+  assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+  assert_int_equal(uv_loop_close(&loop), 0);
+  assert_int_equal(gate.status, 0);
+  assert_null(stand_in_deadlock());
+  rig_close_pipeline(p);
+  return stand_in_waits_of_host();
+}
+
+/* A microbatch is two works and up to two waits. */
+static void a_run_issues_no_further_ahead_than_the_queue_takes(void **state) {
+  (void)state;
+  stand_in_set_queue(1 + 4 * (WINDOW + 1));
+  assert_int_equal(waits_of_run(WINDOW + 1), 0);
+  rig_start_again(seed_first());
+  stand_in_set_queue(1 + 4 * (WINDOW + 1));
+  assert_true(waits_of_run(MICROBATCHES) > 0);
+}
+
+/* ---- modules that are loaded by their first launch ---- */
+
+static void one_order_on_all_ranks_loads_modules(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(40); round++) {
+    seed_round(seed_first() + round);
+    ranks_reset(seed_first() + round, 2 + (uint32_t)(round % 3));
+    stand_in_set_connections(1);
+    stand_in_set_room(1);
+    ranks.modules = true;
+    ranks_open(NULL);
+    ranks_enqueue(false);
+    assert_null(stand_in_deadlock());
+    assert_true(stand_in_waits_of_host() > 0);
+    assert_int_equal(stand_in_mismatches(), 0);
+    ranks_close();
+  }
+}
+
+static void load_all(void) {
+  for (int d = 0; d < STAND_IN_DEVICES; d++)
+    for (uint32_t module = 1; module <= 3; module++)
+      stand_in_load(d, module);
+}
+
+/* The thread has put down the one rank's collective, and waits for it before it comes to the other's. */
+static void one_thread_for_two_ranks_has_to_load_before(void **state) {
+  (void)state;
+  for (int loaded = 0; loaded < 2; loaded++) {
+    ranks_reset(seed_first(), 2);
+    ranks.modules = true;
+    if (loaded)
+      load_all();
+    ranks_open(NULL);
+    ranks_enqueue(true);
+    if (loaded)
+      assert_null(stand_in_deadlock());
+    else
+      assert_words(stand_in_deadlock(), "host 0 waits for a module to be loaded on device 0");
+    ranks_close();
+  }
+}
+
+static cudaError_t launch_part(uint32_t rank, uint32_t which) {
+  const stand_in_work_t work = {
+      .module = 1 + which, .communicator = ranks.communicators[which], .rank = rank};
+  assert_int_equal(cudaSetDevice((int)rank), 0);
+  return stand_in_launch(ranks.ranks[rank].streams[1 + which], &work);
+}
+
+/* There is room for all, and still each rank waits for the other. */
+static void ranks_in_two_orders_load_modules_for_ever(void **state) {
+  (void)state;
+  for (int loaded = 0; loaded < 2; loaded++) {
+    ranks_reset(seed_first(), 2);
+    ranks_open(NULL);
+    if (loaded)
+      load_all();
+    for (uint32_t r = 0; r < 2; r++)
+      for (uint32_t c = 0; c < 2; c++) {
+        stand_in_set_host((int)r);
+        assert_int_equal(launch_part(r, r ^ c), 0);
+      }
+    stand_in_set_host(0);
+    stand_in_finish();
+    if (!loaded) {
+      assert_words(stand_in_deadlock(), "host 0 waits for a module to be loaded on device 0");
+      assert_words(stand_in_deadlock(), "host 1 waits for a module to be loaded on device 1");
+    } else {
+      assert_null(stand_in_deadlock());
+    }
+    ranks_close();
+  }
+}
+
+/* A call's, with two slots: who loads late keeps one of them from its next user. */
+static uint64_t time_of_call(void) {
+  ovl_pipeline_options_t options = pipeline_options(2);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  rig_add(p, &rig.cuda[0].device, rig.streams[0], COMPUTE_NS);
+  rig_add(p, &rig.cuda[0].device, rig.streams[1], COMM_NS);
+  uint64_t before = stand_in_time();
+  assert_int_equal(rig_enqueue(p, rig.streams[0]), 0);
+  stand_in_finish();
+  rig_close_pipeline(p);
+  return stand_in_time() - before;
+}
+
+/* So it is not the first call that is to be measured. */
+static void loading_costs_the_first_call_its_overlap(void **state) {
+  (void)state;
+  stand_in_set_in_time();
+  rig.modules = 1;
+  assert_int_equal(time_of_call(), ovl_bound_overlap(MICROBATCHES, COMPUTE_NS, COMM_NS) + COMM_NS);
+  assert_int_equal(time_of_call(), ovl_bound_overlap(MICROBATCHES, COMPUTE_NS, COMM_NS));
+}
+
+/* ---- host functions ---- */
+
+/* A backend that is told of ends by host functions instead of asking. Its events are never freed: a pipeline that was
+ * given up does not destroy them. */
+typedef struct told_event {
+  void *event;
+  atomic_uint recorded, called;
+} told_event_t;
+
+static told_event_t told_events[128];
+static uint32_t told_count;
+
+static int told_create(void *context, int timing, void **event) {
+  assert_true(told_count < 128);
+  told_event_t *told = &told_events[told_count++];
+  *event = told;
+  return rig.cuda[0].device.event_create(context, timing, &told->event);
+}
+
+static void told_destroy(void *context, void *event) {
+  rig.cuda[0].device.event_destroy(context, ((told_event_t *)event)->event);
+}
+
+static void tell(void *event) { atomic_fetch_add(&((told_event_t *)event)->called, 1); }
+
+static int told_record(void *context, void *event, void *stream) {
+  told_event_t *told = event;
+  int code = (int)cudaLaunchHostFunc(stream, tell, told);
+  if (code != 0)
+    return code;
+  atomic_fetch_add(&told->recorded, 1);
+  return rig.cuda[0].device.event_record(context, told->event, stream);
+}
+
+static int told_wait(void *context, void *stream, void *event) {
+  return rig.cuda[0].device.stream_wait(context, stream, ((told_event_t *)event)->event);
+}
+
+static int told_query(void *context, void *event) {
+  const told_event_t *told = event;
+  (void)context;
+  (void)cudaGetLastError(); /* a call, so that the device goes on */
+  return atomic_load(&told->called) == atomic_load(&told->recorded) ? 0 : OVL_PENDING;
+}
+
+static const ovl_device_t *told_device(void) {
+  rig.broken.event_create = told_create;
+  rig.broken.event_destroy = told_destroy;
+  rig.broken.event_record = told_record;
+  rig.broken.stream_wait = told_wait;
+  rig.broken.event_query = told_query;
+  return &rig.broken;
+}
+
+static void host_functions_hold_their_stream_up(void **state) {
+  (void)state;
+  stand_in_set_in_time();
+  assert_int_equal(rig_native_of(&rig.cuda[0].device), 0);
+  assert_int_equal(stand_in_time(), ovl_bound_overlap(MICROBATCHES, COMPUTE_NS, COMM_NS));
+  rig_start_again(seed_first());
+  stand_in_set_in_time();
+  assert_int_equal(rig_native_of(told_device()), 0);
+  assert_true(stand_in_time() >= ovl_bound_overlap(MICROBATCHES, COMPUTE_NS, COMM_NS) +
+                                     (MICROBATCHES - 1) * STAND_IN_FUNCTION_NS);
+}
+
+static void ask_inside(void *code) { *(int *)code = (int)cudaEventQuery(NULL); }
+
+static void host_functions_may_not_call(void **state) {
+  (void)state;
+  int code = 0;
+  assert_int_equal(cudaLaunchHostFunc(rig.streams[0], ask_inside, &code), 0);
+  stand_in_finish();
+  assert_int_equal(code, cudaErrorNotPermitted);
+  assert_int_equal(stand_in_calls_inside(), 1);
+}
+
+/* ---- errors that stay ---- */
+
+static uint32_t computes;
+
+/* The device stops before the compute of microbatch 3, and that is when the comm of it has been put down, too. */
+static void stop_the_device(void) {
+  const stand_in_work_t bad = {.fault = cudaErrorIllegalAddress};
+  computes++;
+  if (computes == 4)
+    assert_int_equal(stand_in_launch(rig.streams[0], &bad), 0);
+  if (computes == 6)
+    stand_in_hold(0);
+}
+
+/* How a run ends whose device stops; what a start says after it. */
+static int run_that_stops(const ovl_device_t *device, uint64_t abandon_ns, int *native) {
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  options.abandon_ns = abandon_ns;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  rig_add(p, device, rig.streams[0], COMPUTE_NS);
+  rig_add(p, device, rig.streams[1], COMM_NS);
+  rig.between = stop_the_device;
+  computes = 0;
+  stand_in_hold(1);
+  assert_true(ovl_pipeline_run(p, MICROBATCHES) < 0);
+  *native = failure_of(p).native;
+  int again = ovl_pipeline_run(p, 0);
+  rig_close_pipeline(p);
+  return again;
+}
+
+/* Who asks is told; who waits to be told is never called. */
+static void after_an_error_host_functions_are_not_called(void **state) {
+  (void)state;
+  int native;
+  assert_int_equal(run_that_stops(&rig.cuda[0].device, 0, &native), 0);
+  assert_int_equal(native, cudaErrorIllegalAddress);
+}
+
+static void who_waits_to_be_told_waits_for_ever(void **state) {
+  (void)state;
+  int native;
+  assert_int_equal(run_that_stops(told_device(), 1, &native), OVL_EPOISONED);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+
+int main(void) {
+  seed_init();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_thread_for_two_ranks_needs_long_queues),
+      cmocka_unit_test(a_thread_for_each_rank_may_have_short_queues),
+      CASE(a_run_issues_no_further_ahead_than_the_queue_takes),
+      cmocka_unit_test(one_order_on_all_ranks_loads_modules),
+      cmocka_unit_test(one_thread_for_two_ranks_has_to_load_before),
+      cmocka_unit_test(ranks_in_two_orders_load_modules_for_ever),
+      CASE(loading_costs_the_first_call_its_overlap),
+      CASE(host_functions_hold_their_stream_up),
+      CASE(host_functions_may_not_call),
+      CASE(after_an_error_host_functions_are_not_called),
+      cmocka_unit_test_setup(who_waits_to_be_told_waits_for_ever, rig_set_up),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
