@@ -94,7 +94,10 @@ void stand_in_set_in_time(void) { machine.held_back = machine.in_time = true; }
 
 void stand_in_set_queue(uint32_t capacity) { machine.queue = capacity; }
 
-void stand_in_set_connections(uint32_t queues) { machine.connections = queues; }
+void stand_in_set_connections(uint32_t queues) {
+  insist(queues <= STREAMS);
+  machine.connections = queues;
+}
 
 void stand_in_set_room(uint32_t units) {
   insist(units <= UNITS);

@@ -83,6 +83,11 @@ typedef struct host {
   const char *waits_for; /* NULL: nothing */
 } host_t;
 
+typedef struct hardware_queue {
+  bool taken;    /* by one that has its turn */
+  uint64_t time; /* when the last one began */
+} hardware_queue_t;
+
 typedef struct capture {
   cudaStream_t origin;
   enum cudaStreamCaptureMode mode;
@@ -139,9 +144,10 @@ typedef struct machine {
   struct CUstream_st legacy[STAND_IN_DEVICES];
   capture_t captures[CAPTURES];
   uint32_t capture_count;
-  uint32_t queue;                        /* works that a device takes */
-  uint32_t queued[STAND_IN_DEVICES];     /* issued and not done */
-  uint32_t connections;                  /* hardware queues of a device; 0: one for each stream */
+  uint32_t queue;                    /* works that a device takes */
+  uint32_t queued[STAND_IN_DEVICES]; /* issued and not done */
+  uint32_t connections;              /* hardware queues of a device; 0: one for each stream */
+  hardware_queue_t queues[STAND_IN_DEVICES][STREAMS];
   uint32_t room;                         /* units of a device; 0: as many as wanted */
   uint64_t held_units[STAND_IN_DEVICES]; /* a bit each */
   uint64_t free_at[STAND_IN_DEVICES][UNITS];

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What begins and ends next. A node is issued by its host, runs, and is done; where streams meet there is nothing to
  * run. Of all that can happen the seed chooses, in any order or in that of virtual time. */
-#include <string.h>
-
 #include "support/cuda_stand_in/machine.h"
 
 /* What can happen next. */
@@ -60,18 +58,24 @@ static bool is_ready(const node_t *node) {
          deps_are_done(node) && !collective_is_lost(node);
 }
 
+/* NULL: each stream has a queue of its own. */
+static hardware_queue_t *queue_of(const place_t *place) {
+  return machine.connections > 0 ? &machine.queues[place->device][place->stream % machine.connections] : NULL;
+}
+
 /* Of a hardware queue nothing begins before what was issued there earlier has begun. */
 static void give_turns(void) {
-  bool blocked[STAND_IN_DEVICES][STREAMS + 1];
-  memset(blocked, 0, sizeof blocked);
+  for (int d = 0; d < STAND_IN_DEVICES; d++)
+    for (uint32_t q = 0; q < machine.connections; q++)
+      machine.queues[d][q].taken = false;
   for (uint32_t n = machine.first_left; n < machine.node_count; n++) {
     node_t *node = &machine.nodes[n];
-    const place_t *place = &node->place;
+    hardware_queue_t *queue = queue_of(&node->place);
     if (node->state != NODE_ISSUED)
       continue;
-    uint32_t queue = machine.connections > 0 ? place->stream % machine.connections : 0;
-    node->has_turn = machine.connections == 0 || !blocked[place->device][queue];
-    blocked[place->device][queue] = true;
+    node->has_turn = queue == NULL || !queue->taken;
+    if (queue != NULL)
+      queue->taken = true;
   }
 }
 
@@ -100,6 +104,9 @@ static bool can_end(const node_t *node) {
 
 static uint64_t time_of_begin(const node_t *node) {
   uint64_t time = node->earliest, units = choose_units(node->place.device, units_of(node));
+  const hardware_queue_t *queue = queue_of(&node->place);
+  if (queue != NULL && time < queue->time)
+    time = queue->time;
   for (uint32_t i = 0; i < node->deps.count; i++)
     if (time < machine.nodes[node->deps.at[i]].end)
       time = machine.nodes[node->deps.at[i]].end;
@@ -184,6 +191,9 @@ static void finish(node_t *node, uint64_t end) {
 }
 
 static void begin(node_t *node, uint64_t time) {
+  hardware_queue_t *queue = queue_of(&node->place);
+  if (queue != NULL)
+    queue->time = time;
   if (node->work == 0) {
     finish(node, time);
     return;

@@ -7,7 +7,7 @@
 #include "cuda_stream/backend_cuda.h"
 #include "support/cuda_stand_in/stand_in.h"
 
-enum { MICROBATCHES = 12, WINDOW = 3, COMPUTE_NS = 50, COMM_NS = 30 };
+enum { MICROBATCHES = 12, WINDOW = 3, COMPUTE_NS = 50, COMM_NS = 30, USE_NS = COMPUTE_NS + COMM_NS };
 
 typedef struct rig {
   backend_cuda_t cuda[STAND_IN_DEVICES];
