@@ -8,7 +8,7 @@ enum { GREATEST_PRIORITY = -5 };
 
 /* Since CUDA 12 it makes the context at once. */
 cudaError_t cudaSetDevice(int device) {
-  if (device >= 0 && device < STAND_IN_DEVICES)
+  if (device >= 0 && device < STAND_IN_DEVICES && !this_thread()->inside)
     this_thread()->device = device;
   cudaError_t code = call_begin();
   return call_end(device == this_thread()->device ? code : cudaErrorInvalidDevice);
