@@ -311,6 +311,22 @@ static void host_functions_may_not_call(void **state) {
 
 /* ---- errors that stay ---- */
 
+/* What is on its way then, and what comes later. */
+static void nothing_ends_on_a_device_that_stopped(void **state) {
+  const stand_in_work_t bad = {.duration = 5, .fault = cudaErrorIllegalAddress};
+  const stand_in_work_t other = {.duration = 10, .writes = 1};
+  told_event_t told = {.event = NULL};
+  (void)state;
+  stand_in_set_in_time();
+  assert_int_equal(stand_in_launch(rig.streams[0], &bad), 0);
+  assert_int_equal(cudaLaunchHostFunc(rig.streams[0], tell, &told), 0);
+  assert_int_equal(stand_in_launch(rig.streams[1], &other), 0);
+  stand_in_finish();
+  assert_int_equal(atomic_load(&told.called), 0);
+  assert_true(stand_in_cell(0) == 0);
+  assert_int_equal(stand_in_launch(rig.streams[1], &other), cudaErrorIllegalAddress);
+}
+
 static uint32_t computes;
 
 /* The device stops before the compute of microbatch 3, and that is when the comm of it has been put down, too. */
@@ -368,6 +384,7 @@ int main(void) {
       CASE(loading_costs_the_first_call_its_overlap),
       CASE(host_functions_hold_their_stream_up),
       CASE(host_functions_may_not_call),
+      CASE(nothing_ends_on_a_device_that_stopped),
       CASE(after_an_error_host_functions_are_not_called),
       cmocka_unit_test_setup(who_waits_to_be_told_waits_for_ever, rig_set_up),
   };

@@ -47,6 +47,32 @@ static void a_collective_holds_its_room_until_all_have_come(void **state) {
   assert_int_equal(stand_in_time(), 20);
 }
 
+static void put_part(uint32_t rank, stand_in_work_t part) {
+  part.rank = rank;
+  part.reads = UINT64_C(1) << rank;
+  part.writes = UINT64_C(1) << (2 + rank);
+  assert_int_equal(cudaSetDevice((int)rank), 0);
+  assert_int_equal(stand_in_launch(rig.streams[2 * rank], &part), 0);
+}
+
+static void a_collective_gives_all_what_follows_from_all(void **state) {
+  uint64_t results[2];
+  (void)state;
+  for (uint64_t label = 0; label < 2; label++) {
+    rig_start_again(seed_first());
+    const stand_in_work_t input = {.label = label, .writes = 2};
+    const stand_in_work_t part = {.communicator = stand_in_communicator(2)};
+    assert_int_equal(cudaSetDevice(1), 0);
+    assert_int_equal(stand_in_launch(rig.streams[2], &input), 0);
+    for (uint32_t rank = 0; rank < 2; rank++)
+      put_part(rank, part);
+    stand_in_finish();
+    assert_true(stand_in_cell(2) == stand_in_cell(3));
+    results[label] = stand_in_cell(2);
+  }
+  assert_true(results[0] != results[1]);
+}
+
 /* ---- priorities ---- */
 
 /* Compute and comm share one device that has room for one work; what is received is used on another. */
@@ -223,6 +249,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       CASE(works_share_the_room),
       CASE(a_collective_holds_its_room_until_all_have_come),
+      CASE(a_collective_gives_all_what_follows_from_all),
       CASE(urgent_comm_keeps_the_other_device_busy),
       CASE(the_order_of_starts_suits_a_single_hardware_queue),
       CASE(a_single_hardware_queue_changes_no_result),

@@ -104,6 +104,21 @@ static void ranks_in_two_orders_exchange_the_wrong_things(void **state) {
     }
 }
 
+/* So a lane each is of no use to two collectives that have one. */
+static void a_communicator_does_one_after_the_other(void **state) {
+  (void)state;
+  for (uint32_t count = 1; count <= 2; count++) {
+    ranks_reset(seed_first(), 2);
+    stand_in_set_in_time();
+    if (count == 1)
+      ranks.communicators[1] = ranks.communicators[0];
+    ranks_open(NULL);
+    ranks_enqueue(false);
+    assert_int_equal(stand_in_time(), RANK_MICROBATCHES * RANK_COMPUTE_NS + (3 - count) * RANK_COLLECTIVE_NS);
+    ranks_close();
+  }
+}
+
 /* ---- when the order is not enough ---- */
 
 /* How many of some seeds deadlock, though all ranks have one order. */
@@ -244,6 +259,7 @@ int main(void) {
       cmocka_unit_test(one_order_on_all_ranks_ends),
       cmocka_unit_test(ranks_in_two_orders_deadlock),
       cmocka_unit_test(ranks_in_two_orders_exchange_the_wrong_things),
+      cmocka_unit_test(a_communicator_does_one_after_the_other),
       cmocka_unit_test(without_an_order_on_the_device_all_need_room),
       cmocka_unit_test(replays_on_all_ranks_end),
       cmocka_unit_test(collectives_with_a_lost_rank_end_when_aborted),

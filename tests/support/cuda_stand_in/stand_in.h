@@ -132,8 +132,9 @@ int stand_in_has_context(int device);
 int stand_in_priority(cudaStream_t stream);
 unsigned stand_in_event_flags(cudaEvent_t event);
 
-/* What is in all cells, as one number; and 0 in each. */
+/* What is in all cells, as one number, and in one; and 0 in each. */
 uint64_t stand_in_memory(void);
+uint64_t stand_in_cell(int cell);
 void stand_in_clear_memory(void);
 
 /* Nodes and edges of a graph, as one number, and how many nodes. */
