@@ -11,8 +11,6 @@
 #include "support/describe.h"
 #include "support/seed.h"
 
-enum { NODES_OF_MICROBATCH = 8 }; /* works, and waits for other lanes */
-
 static void assert_words(const char *words, const char *part) {
   assert_non_null(words);
   if (strstr(words, part) == NULL)
@@ -28,7 +26,7 @@ static void one_thread_for_two_ranks_needs_long_queues(void **state) {
     seed_round(seed_first() + round);
     for (int long_ones = 0; long_ones < 2; long_ones++) {
       ranks_reset(seed_first() + round, 2);
-      stand_in_set_queue(long_ones ? RANK_MICROBATCHES * NODES_OF_MICROBATCH : NODES_OF_MICROBATCH);
+      stand_in_set_queue(long_ones ? RANK_MICROBATCHES * RANK_NODES : RANK_NODES);
       ranks_open(NULL);
       ranks_enqueue(true);
       if (long_ones)

@@ -179,6 +179,47 @@ static void replays_on_all_ranks_end(void **state) {
   }
 }
 
+/* ---- runs ---- */
+
+static uint32_t runs_ended;
+
+static void run_ended(ovl_pipeline_t *p, int status) {
+  (void)p;
+  assert_int_equal(status, 0);
+  runs_ended++;
+}
+
+/* On one loop, and to the stand-in they are one thread's calls, as with a pool of one. No call may wait for the device
+ * then: queues that take what is issued ahead are long enough. */
+static void run_all(void) {
+  uv_loop_t loop;
+  runs_ended = 0;
+  assert_int_equal(uv_loop_init(&loop), 0);
+  for (uint32_t r = 0; r < ranks.count; r++)
+    assert_int_equal(ovl_pipeline_start(ranks.ranks[r].pipeline, &loop, RANK_MICROBATCHES, run_ended), 0);
+  assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+  assert_int_equal(uv_loop_close(&loop), 0);
+  assert_int_equal(runs_ended, ranks.count);
+}
+
+static void runs_on_one_loop_end(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(20); round++) {
+    uint64_t seed = seed_first() + round, serial = serial_memory(seed, ranks_of(seed));
+    ovl_pipeline_options_t options = pipeline_options(RANK_WINDOW);
+    options.issue_ahead = RANK_WINDOW;
+    seed_round(seed);
+    ranks_reset(seed, ranks_of(seed));
+    narrow();
+    stand_in_set_queue(RANK_WINDOW * RANK_NODES);
+    ranks_open(&options);
+    run_all();
+    assert_all_done(serial);
+    assert_int_equal(stand_in_waits_of_host(), 0);
+    ranks_close();
+  }
+}
+
 /* ---- a rank that is lost ---- */
 
 typedef struct watcher {
@@ -262,6 +303,7 @@ int main(void) {
       cmocka_unit_test(a_communicator_does_one_after_the_other),
       cmocka_unit_test(without_an_order_on_the_device_all_need_room),
       cmocka_unit_test(replays_on_all_ranks_end),
+      cmocka_unit_test(runs_on_one_loop_end),
       cmocka_unit_test(collectives_with_a_lost_rank_end_when_aborted),
       cmocka_unit_test(who_does_not_abort_can_only_give_up),
   };

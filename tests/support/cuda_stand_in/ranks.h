@@ -10,7 +10,13 @@
 #include "cuda_stream/backend_cuda.h"
 #include "support/cuda_stand_in/stand_in.h"
 
-enum { RANK_MICROBATCHES = 6, RANK_WINDOW = 3, RANK_COMPUTE_NS = 50, RANK_COLLECTIVE_NS = 20 };
+enum {
+  RANK_MICROBATCHES = 6,
+  RANK_WINDOW = 3,
+  RANK_COMPUTE_NS = 50,
+  RANK_COLLECTIVE_NS = 20,
+  RANK_NODES = 8 /* of a microbatch, at most: works, and waits for other lanes */
+};
 
 typedef struct rank {
   uint32_t number;
