@@ -2,7 +2,6 @@
 /* Shows that ranks whose collectives meet in the stand-in for CUDA end, whatever the order in which streams progress,
  * because libovl puts them down in one order on all ranks; when that is enough and when it is not; and that ranks which
  * differ deadlock and are told apart beforehand by their fingerprints. Nothing here has run on a GPU. */
-#include <stdio.h>
 #include <string.h>
 #include <uv.h>
 
@@ -18,12 +17,6 @@ static uint32_t ranks_of(uint64_t seed) { return 2 + (uint32_t)(seed % (STAND_IN
 static void narrow(void) {
   stand_in_set_connections(1);
   stand_in_set_room(1);
-}
-
-static void assert_words(const char *words, const char *part) {
-  assert_non_null(words);
-  if (strstr(words, part) == NULL)
-    fail_msg("\"%s\" is not in\n%s", part, words);
 }
 
 /* What is in memory after one op at a time: in it no two collectives are on their way. */
@@ -78,11 +71,10 @@ static void ranks_in_two_orders_deadlock(void **state) {
     ranks_open(NULL);
     assert_true(fingerprint(0) != fingerprint(1)); /* so it can be known before */
     ranks_enqueue(false);
-    const char *words = stand_in_deadlock();
-    assert_words(words,
-                 "collective 2 of communicator 1: rank 0, which holds 1 units of device 0, waits for rank 1");
-    assert_words(words,
-                 "collective 2 of communicator 2: rank 1, which holds 1 units of device 1, waits for rank 0");
+    ranks_assert_deadlock(
+        "collective 2 of communicator 1: rank 0, which holds 1 units of device 0, waits for rank 1");
+    ranks_assert_deadlock(
+        "collective 2 of communicator 2: rank 1, which holds 1 units of device 1, waits for rank 0");
     ranks_close();
   }
 }
@@ -288,10 +280,34 @@ static void collectives_with_a_lost_rank_end_when_aborted(void **state) {
   ranks_close();
 }
 
+/* What it was to give and to get is missing: the others wait for it. */
+static void an_abort_ends_one_rank_alone(void **state) {
+  const stand_in_work_t parts[] = {{.communicator = 1, .rank = 0, .writes = 1},
+                                   {.communicator = 1, .rank = 1, .writes = 2}};
+  (void)state;
+  ranks_reset(seed_first(), 2);
+  ranks_open(NULL);
+  for (int r = 0; r < 2; r++) {
+    assert_int_equal(cudaSetDevice(r), 0);
+    assert_int_equal(stand_in_launch(ranks.ranks[r].streams[1], &parts[r]), 0);
+    if (r == 0)
+      stand_in_abort(1, 0);
+    stand_in_finish();
+  }
+  ranks_assert_deadlock("rank 1, which holds 0 units of device 1, waits for rank 0, which was aborted");
+  assert_int_equal(cudaSetDevice(0), 0);
+  assert_int_equal(stand_in_launch(ranks.ranks[0].streams[1], &parts[0]), cudaErrorInvalidResourceHandle);
+  stand_in_abort(1, 1);
+  stand_in_finish();
+  assert_null(stand_in_deadlock());
+  assert_true(stand_in_cell(0) == 0 && stand_in_cell(1) == 0);
+  ranks_close();
+}
+
 static void who_does_not_abort_can_only_give_up(void **state) {
   (void)state;
   assert_int_equal(run_after_losing(abort_nothing, 1), OVL_EPOISONED);
-  assert_words(stand_in_deadlock(), "waits for rank 1, which is lost");
+  ranks_assert_deadlock("waits for rank 1, which is lost");
 }
 
 int main(void) {
@@ -305,6 +321,7 @@ int main(void) {
       cmocka_unit_test(replays_on_all_ranks_end),
       cmocka_unit_test(runs_on_one_loop_end),
       cmocka_unit_test(collectives_with_a_lost_rank_end_when_aborted),
+      cmocka_unit_test(an_abort_ends_one_rank_alone),
       cmocka_unit_test(who_does_not_abort_can_only_give_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

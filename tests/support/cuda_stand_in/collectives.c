@@ -59,53 +59,40 @@ void collective_join(node_t *node, const stand_in_work_t *work) {
 
 /* ---- meeting ----------------------------------------------------------------------------------------------------- */
 
-/* The part of a rank, or NULL before it has begun. */
-static const node_t *arrived(const meeting_t *meeting, uint32_t rank) {
-  const node_t *part = meeting->parts[rank] > 0 ? &machine.nodes[meeting->parts[rank] - 1] : NULL;
-  return part != NULL && part->state >= NODE_RUNNING ? part : NULL;
-}
-
 static const communicator_t *communicator_at(const meeting_t *meeting) {
   return &machine.communicators[meeting->communicator - 1];
 }
 
-static bool all_arrived(const meeting_t *meeting) {
-  for (uint32_t r = 0; r < communicator_at(meeting)->ranks; r++)
-    if (arrived(meeting, r) == NULL)
-      return false;
-  return true;
+bool collective_has(const meeting_t *meeting, uint32_t rank) {
+  return meeting->parts[rank] > 0 && machine.nodes[meeting->parts[rank] - 1].state >= NODE_RUNNING &&
+         !communicator_at(meeting)->aborted[rank];
 }
 
-static uint64_t value_of(const meeting_t *meeting) {
-  uint64_t value = 1;
-  for (uint32_t r = 0; r < communicator_at(meeting)->ranks; r++) {
-    const stand_in_work_t *work = work_of(arrived(meeting, r));
-    value = mix(value, work->label);
-    for (int c = 0; c < STAND_IN_CELLS; c++)
-      if (work->reads >> c & 1)
-        value = mix(value, machine.cells[c]);
-  }
-  return value;
+static void add_part(meeting_t *meeting, const node_t *part) {
+  const stand_in_work_t *work = work_of(part);
+  meeting->value = mix(meeting->value, work->label);
+  for (int c = 0; c < STAND_IN_CELLS; c++)
+    if (work->reads >> c & 1)
+      meeting->value = mix(meeting->value, machine.cells[c]);
+  if (meeting->start < part->start)
+    meeting->start = part->start;
 }
 
+/* What each rank's part reads is as it was when the last one came. */
 void collective_arrive(const node_t *node) {
   meeting_t *meeting = node->meeting > 0 ? &machine.meetings[node->meeting - 1] : NULL;
-  if (meeting != NULL && all_arrived(meeting))
-    meeting->value = value_of(meeting);
-}
-
-uint64_t collective_start(const node_t *node) {
-  const meeting_t *meeting = &machine.meetings[node->meeting - 1];
-  uint64_t start = 0;
+  if (meeting == NULL)
+    return;
   for (uint32_t r = 0; r < communicator_at(meeting)->ranks; r++)
-    if (start < arrived(meeting, r)->start)
-      start = arrived(meeting, r)->start;
-  return start;
+    if (!collective_has(meeting, r))
+      return;
+  meeting->complete = true;
+  for (uint32_t r = 0; r < communicator_at(meeting)->ranks; r++)
+    add_part(meeting, &machine.nodes[meeting->parts[r] - 1]);
 }
 
 bool collective_can_end(const node_t *node) {
-  return node->meeting == 0 || collective_is_aborted(node) ||
-         all_arrived(&machine.meetings[node->meeting - 1]);
+  return node->meeting == 0 || collective_is_aborted(node) || machine.meetings[node->meeting - 1].complete;
 }
 
 /* ---- ranks that fail --------------------------------------------------------------------------------------------- */

@@ -15,11 +15,13 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   va_end(arguments);
 }
 
-/* Why a rank's part has not begun. */
+/* Why a rank's part is not there. */
 static const char *why_not(const meeting_t *meeting, uint32_t rank) {
   const node_t *part = meeting->parts[rank] > 0 ? &machine.nodes[meeting->parts[rank] - 1] : NULL;
   if (machine.communicators[meeting->communicator - 1].lost[rank])
     return "is lost";
+  if (machine.communicators[meeting->communicator - 1].aborted[rank])
+    return "was aborted";
   if (part == NULL)
     return "has not called it";
   if (machine.broken[part->place.device] != 0)
@@ -33,14 +35,12 @@ static const char *why_not(const meeting_t *meeting, uint32_t rank) {
 
 static void say_of_part(const node_t *node) {
   const meeting_t *meeting = &machine.meetings[node->meeting - 1];
-  for (uint32_t r = 0; r < machine.communicators[meeting->communicator - 1].ranks; r++) {
-    const node_t *part = meeting->parts[r] > 0 ? &machine.nodes[meeting->parts[r] - 1] : NULL;
-    if (part == NULL || part->state < NODE_RUNNING)
+  for (uint32_t r = 0; r < machine.communicators[meeting->communicator - 1].ranks; r++)
+    if (!collective_has(meeting, r))
       say("collective %u of communicator %u: rank %u, which holds %u units of device %d, waits for rank %u, "
           "which %s\n",
           (unsigned)meeting->number, (unsigned)meeting->communicator, (unsigned)work_of(node)->rank,
           (unsigned)__builtin_popcountll(node->units), node->place.device, (unsigned)r, why_not(meeting, r));
-  }
 }
 
 static void say_all(void) {

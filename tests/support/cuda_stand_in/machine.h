@@ -72,7 +72,8 @@ typedef struct communicator {
 typedef struct meeting {
   uint32_t communicator, number;
   uint32_t parts[STAND_IN_RANKS]; /* 1 + the node; 0: that rank has not called */
-  uint64_t value;                 /* what its parts write, from when all ranks are there */
+  bool complete;                  /* all have come; that stays so */
+  uint64_t start, value;          /* when it is complete: since when, and what its parts write */
 } meeting_t;
 
 /* A thread that calls. */
@@ -228,14 +229,16 @@ cudaError_t check_collective(const stand_in_work_t *work);
 void collective_order(const stand_in_work_t *work, deps_t *deps);
 void collective_join(node_t *node, const stand_in_work_t *work);
 
-/* All have begun, and none is lost; or this rank was aborted. */
+/* It is complete, or this rank was aborted; true of other nodes. */
 bool collective_can_end(const node_t *node);
 bool collective_is_lost(const node_t *node);
 bool collective_is_aborted(const node_t *node);
 
 /* The part has begun. */
 void collective_arrive(const node_t *node);
-uint64_t collective_start(const node_t *node); /* when the last rank came */
+
+/* The rank's part runs, or ran, as one of the collective. */
+bool collective_has(const meeting_t *meeting, uint32_t rank);
 
 /* ---- streams.c ---- */
 

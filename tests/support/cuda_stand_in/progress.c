@@ -119,7 +119,8 @@ static uint64_t time_of_begin(const node_t *node) {
 static uint64_t time_of_end(const node_t *node) {
   if (collective_is_aborted(node))
     return node->start;
-  return (node->meeting > 0 ? collective_start(node) : node->start) + work_of(node)->duration;
+  return (node->meeting > 0 ? machine.meetings[node->meeting - 1].start : node->start) +
+         work_of(node)->duration;
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */

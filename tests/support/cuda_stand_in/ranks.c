@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+/* A pipeline for each rank. Compute fills the slot's cell, and each collective empties it into a cell of the microbatch;
+ * ranks have cells of their own. */
 #include "support/cuda_stand_in/ranks.h"
 
 #include <string.h>
@@ -142,4 +144,11 @@ void ranks_enqueue(bool one_host) {
   }
   stand_in_set_host(0);
   stand_in_finish();
+}
+
+void ranks_assert_deadlock(const char *words) {
+  const char *said = stand_in_deadlock();
+  assert_non_null(said);
+  if (strstr(said, words) == NULL)
+    fail_msg("\"%s\" is not in\n%s", words, said);
 }

@@ -47,4 +47,7 @@ void ranks_close(void);
 void ranks_enqueue(bool one_host);
 int ranks_enqueue_one(uint32_t rank);
 
+/* The stand-in is in a deadlock, and these words are in what it says of it. */
+void ranks_assert_deadlock(const char *words);
+
 #endif
