@@ -85,10 +85,25 @@ static void a_wait_keeps_to_what_was_recorded_then(void **state) {
   rig_launch(rig.streams[0], 1000);
   assert_int_equal(table->event_record(&rig.cuda[0], event, rig.streams[0]), 0);
   rig_launch(rig.streams[1], 1000);
+  stand_in_finish();
   assert_int_equal(stand_in_time(), 1010);
   assert_int_equal(table->stream_wait(&rig.cuda[0], rig.streams[1], event), 0);
   rig_launch(rig.streams[1], 1);
+  stand_in_finish();
   assert_int_equal(stand_in_time(), 1011);
+  table->event_destroy(&rig.cuda[0], event);
+}
+
+static void an_event_is_done_before_it_is_recorded(void **state) {
+  (void)state;
+  const ovl_device_t *table = &rig.cuda[0].device;
+  void *event;
+  stand_in_hold(1);
+  assert_int_equal(table->event_create(&rig.cuda[0], 0, &event), 0);
+  rig_launch(rig.streams[0], 10);
+  assert_int_equal(table->event_query(&rig.cuda[0], event), 0);
+  assert_int_equal(table->event_record(&rig.cuda[0], event, rig.streams[0]), 0);
+  assert_int_equal(table->event_query(&rig.cuda[0], event), OVL_PENDING);
   table->event_destroy(&rig.cuda[0], event);
 }
 
@@ -272,6 +287,7 @@ int main(void) {
       CASE(what_is_not_recorded_or_not_waited_for_is_a_race),
       CASE(one_event_for_all_makes_followers_wait_too_long),
       CASE(a_wait_keeps_to_what_was_recorded_then),
+      CASE(an_event_is_done_before_it_is_recorded),
       CASE(events_take_no_time_unless_asked),
       CASE(a_device_is_made_current_or_cuda_refuses),
       CASE(events_and_works_stay_on_their_device),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Captures, what they forbid, and graphs. */
+/* Captures, and what they forbid. */
 #include <stdlib.h>
 
 #include "support/cuda_stand_in/machine.h"
@@ -35,7 +35,8 @@ static cudaError_t check_legacy(const struct CUstream_st *legacy) {
   cudaError_t code = cudaSuccess;
   for (int s = 0; s < STREAMS; s++) {
     const struct CUstream_st *stream = &machine.streams[s];
-    if (stream->made && stream->blocking && stream->capture != NULL && stream->device == legacy->device) {
+    if (stream->made && stream->blocking && stream->capture != NULL &&
+        stream->place.device == legacy->place.device) {
       invalidate(stream->capture);
       code = cudaErrorStreamCaptureImplicit;
     }
@@ -104,7 +105,7 @@ cudaError_t capture_work(cudaStream_t stream, const stand_in_work_t *work) {
   struct CUgraph_st *graph = stream->capture->graph;
   insist(graph->count < GRAPH_NODES);
   graph->nodes[graph->count].work = *work;
-  graph->nodes[graph->count].device = stream->device;
+  graph->nodes[graph->count].place = stream->place;
   graph->nodes[graph->count].deps = stream->captured;
   deps_set(&stream->captured, graph->count++);
   return cudaSuccess;
@@ -181,61 +182,4 @@ static cudaError_t end(cudaStream_t stream, cudaGraph_t *graph) {
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   cudaError_t code = call_begin();
   return call_end(code != cudaSuccess ? code : end(stream_of(stream), graph));
-}
-
-/* ---- graphs ------------------------------------------------------------------------------------------------------ */
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  cudaError_t code = call_begin();
-  free(graph);
-  machine.held--;
-  return call_end(code);
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
-                                          unsigned long long flags) {
-  cudaError_t code = call_begin();
-  (void)flags;
-  *exec = malloc(sizeof **exec);
-  insist(*exec != NULL);
-  (*exec)->graph = *graph;
-  machine.held++;
-  return call_end(code);
-}
-
-/* All of it comes after what is on the stream, and what comes next there after all of it. */
-static cudaError_t launch(const struct CUgraph_st *graph, cudaStream_t stream) {
-  uint32_t nodes[GRAPH_NODES];
-  if (stream == NULL)
-    return cudaErrorInvalidResourceHandle;
-  if (stream->capture != NULL)
-    return cudaErrorStreamCaptureUnsupported;
-  deps_t from = deps_of_next(stream), to = from;
-  bool last[GRAPH_NODES];
-  for (uint32_t n = 0; n < graph->count; n++) {
-    deps_t deps = from;
-    for (uint32_t d = 0; d < graph->nodes[n].deps.count; d++) {
-      deps_add(&deps, nodes[graph->nodes[n].deps.at[d]]);
-      last[graph->nodes[n].deps.at[d]] = false;
-    }
-    nodes[n] = put_node(graph->nodes[n].device, &deps, &graph->nodes[n].work);
-    last[n] = true;
-  }
-  for (uint32_t n = 0; n < graph->count; n++)
-    if (last[n])
-      deps_add(&to, nodes[n]);
-  deps_set(&stream->tail, put_node(stream->device, &to, NULL));
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  cudaError_t code = call_begin();
-  return call_end(code != cudaSuccess ? code : launch(&exec->graph, stream_of(stream)));
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  cudaError_t code = call_begin();
-  free(exec);
-  machine.held--;
-  return call_end(code);
 }

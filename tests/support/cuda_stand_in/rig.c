@@ -12,6 +12,7 @@ rig_t rig;
 static void begin(uint64_t seed) {
   stand_in_reset(seed);
   rig.between = NULL;
+  rig.modules = 0;
   for (int d = 0; d < STAND_IN_DEVICES; d++)
     assert_int_equal(backend_cuda_init(&rig.cuda[d], d), 0);
   for (int i = 0; i < 4; i++)
@@ -47,15 +48,19 @@ int rig_tear_down(void **state) {
 
 /* ---- a pipeline of two lanes ---- */
 
-/* Compute fills the slot's cell, comm empties it into a cell of the microbatch. */
+/* Compute fills the slot's cell, comm empties it into a cell of the microbatch; a third stage only takes time. */
 static int put(ovl_op_t *op) {
-  int compute = op->stage.id == 1;
+  const uint64_t costs[] = {0, COMPUTE_NS, COMM_NS, USE_NS};
   uint64_t slot = UINT64_C(1) << op->slot, result = UINT64_C(1) << (WINDOW + op->microbatch);
   const stand_in_work_t work = {.label = op->stage.id * 1000 + op->microbatch,
-                                .duration = compute ? COMPUTE_NS : COMM_NS,
-                                .reads = compute ? 0 : slot,
-                                .writes = compute ? slot : result};
-  if (compute && rig.between != NULL)
+                                .duration = costs[op->stage.id],
+                                .reads = op->stage.id == 2 ? slot : 0,
+                                .writes = op->stage.id == 1   ? slot
+                                          : op->stage.id == 2 ? result
+                                                              : 0,
+                                .units = 1,
+                                .module = rig.modules ? op->stage.id : 0};
+  if (op->stage.id == 1 && rig.between != NULL)
     rig.between();
   return (int)stand_in_launch(op->stream, &work);
 }

@@ -7,12 +7,13 @@
 #include "cuda_stream/backend_cuda.h"
 #include "support/cuda_stand_in/stand_in.h"
 
-enum { MICROBATCHES = 12, WINDOW = 3, COMPUTE_NS = 50, COMM_NS = 30 };
+enum { MICROBATCHES = 12, WINDOW = 3, COMPUTE_NS = 50, COMM_NS = 30, USE_NS = COMPUTE_NS + COMM_NS };
 
 typedef struct rig {
   backend_cuda_t cuda[STAND_IN_DEVICES];
   cudaStream_t streams[4]; /* two of device 0, two of device 1 */
   ovl_device_t broken;     /* a copy of the first table, of which the test replaces an entry or more */
+  int modules;             /* not 0: each stage has code of its own, which is not loaded */
   void (*between)(void);   /* what somebody else does before each compute op; NULL: nothing */
 } rig_t;
 

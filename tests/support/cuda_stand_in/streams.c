@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Devices, streams and events, as CUDA's calls. */
-#include <stdlib.h>
-
+/* Devices, streams, and what is launched on them, as CUDA's calls. */
 #include "support/cuda_stand_in/machine.h"
 
 enum { GREATEST_PRIORITY = -5 };
@@ -10,7 +8,7 @@ enum { GREATEST_PRIORITY = -5 };
 
 /* Since CUDA 12 it makes the context at once. */
 cudaError_t cudaSetDevice(int device) {
-  if (device >= 0 && device < STAND_IN_DEVICES)
+  if (device >= 0 && device < STAND_IN_DEVICES && !this_thread()->inside)
     this_thread()->device = device;
   cudaError_t code = call_begin();
   return call_end(device == this_thread()->device ? code : cudaErrorInvalidDevice);
@@ -24,7 +22,7 @@ cudaError_t cudaGetLastError(void) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-bool is_legacy(const struct CUstream_st *stream) { return stream == &machine.legacy[stream->device]; }
+bool is_legacy(const struct CUstream_st *stream) { return stream == &machine.legacy[stream->place.device]; }
 
 cudaStream_t stream_of(cudaStream_t handle) {
   if (handle == NULL || handle == cudaStreamLegacy)
@@ -45,10 +43,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flag
     free++;
   insist(free < STREAMS);
   if (code == cudaSuccess) {
-    machine.streams[free] = (struct CUstream_st){.device = this_thread()->device,
-                                                 .made = true,
-                                                 .blocking = flags == cudaStreamDefault,
-                                                 .priority = priority};
+    machine.streams[free] =
+        (struct CUstream_st){.place = {.device = this_thread()->device, .priority = priority, .stream = free},
+                             .made = true,
+                             .blocking = flags == cudaStreamDefault};
     *stream = &machine.streams[free];
     machine.held++;
   }
@@ -67,21 +65,24 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 deps_t deps_of_next(const struct CUstream_st *stream) {
   deps_t deps = stream->tail;
   if (stream->blocking)
-    deps_add_all(&deps, &machine.legacy[stream->device].tail);
+    deps_add_all(&deps, &machine.legacy[stream->place.device].tail);
   for (int s = 0; is_legacy(stream) && s < STREAMS; s++)
-    if (machine.streams[s].made && machine.streams[s].blocking && machine.streams[s].device == stream->device)
+    if (machine.streams[s].made && machine.streams[s].blocking &&
+        machine.streams[s].place.device == stream->place.device)
       deps_add_all(&deps, &machine.streams[s].tail);
   return deps;
 }
 
 static cudaError_t launch(cudaStream_t stream, const stand_in_work_t *work) {
-  if (stream == NULL || stream->device != this_thread()->device)
+  if (stream == NULL || stream->place.device != this_thread()->device)
     return cudaErrorInvalidResourceHandle;
   cudaError_t code = check_stream(stream);
+  if (code == cudaSuccess)
+    code = check_collective(work);
   if (code != cudaSuccess || stream->capture != NULL)
     return code != cudaSuccess ? code : capture_work(stream, work);
   deps_t deps = deps_of_next(stream);
-  deps_set(&stream->tail, put_node(stream->device, &deps, work));
+  deps_set(&stream->tail, put_node(&stream->place, &deps, work));
   return cudaSuccess;
 }
 
@@ -90,81 +91,7 @@ cudaError_t stand_in_launch(cudaStream_t stream, const stand_in_work_t *work) {
   return call_end(code != cudaSuccess ? code : launch(stream_of(stream), work));
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
-  cudaError_t code = call_begin();
-  if (code == cudaSuccess) {
-    *event = malloc(sizeof **event);
-    insist(*event != NULL);
-    **event = (struct CUevent_st){.device = this_thread()->device, .flags = flags};
-    machine.held++;
-  }
-  return call_end(code);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  cudaError_t code = call_begin();
-  free(event);
-  machine.held--;
-  return call_end(code);
-}
-
-static cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
-  if (stream == NULL || stream->device != event->device)
-    return cudaErrorInvalidResourceHandle;
-  cudaError_t code = check_stream(stream);
-  if (code == cudaSuccess)
-    code = health(stream->device);
-  if (code != cudaSuccess)
-    return code;
-  event->capture = stream->capture;
-  event->snapshot = stream->capture != NULL ? stream->captured : deps_of_next(stream);
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  cudaError_t code = call_begin();
-  return call_end(code != cudaSuccess ? code : record(event, stream_of(stream)));
-}
-
-static cudaError_t wait(cudaStream_t stream, cudaEvent_t event) {
-  if (stream == NULL)
-    return cudaErrorInvalidResourceHandle;
-  cudaError_t code = check_stream(stream);
-  if (code == cudaSuccess)
-    code = health(stream->device);
-  if (code != cudaSuccess)
-    return code;
-  if (stream->capture != NULL || event->capture != NULL)
-    return capture_wait(stream, event);
-  deps_t deps = deps_of_next(stream);
-  deps_add_all(&deps, &event->snapshot);
-  deps_set(&stream->tail, put_node(stream->device, &deps, NULL));
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
-  cudaError_t code = call_begin();
-  (void)flags;
-  return call_end(code != cudaSuccess ? code : wait(stream_of(stream), event));
-}
-
-static cudaError_t query(cudaEvent_t event) {
-  if (event->capture != NULL) {
-    invalidate(event->capture);
-    return cudaErrorCapturedEvent;
-  }
-  cudaError_t code = check_unsafe_call();
-  if (code == cudaSuccess)
-    code = health(event->device);
-  for (uint32_t i = 0; code == cudaSuccess && i < event->snapshot.count; i++)
-    if (!machine.nodes[event->snapshot.at[i]].done)
-      code = cudaErrorNotReady;
-  return code;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  cudaError_t code = call_begin();
-  return call_end(code != cudaSuccess ? code : query(event));
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
+  const stand_in_work_t work = {.function = function, .data = data, .duration = STAND_IN_FUNCTION_NS};
+  return stand_in_launch(stream, &work);
 }
