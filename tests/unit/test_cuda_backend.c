@@ -22,6 +22,52 @@ static void in_any_order_results_are_those_of_a_serial_run(void **state) {
   }
 }
 
+/* ---- times ---- */
+
+static ovl_pipeline_t *timed_two_lanes(const ovl_device_t *device) {
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  options.device_timing = OVL_DEVICE_TIMING_ALL;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  rig_add(p, device, rig.streams[0], COMPUTE_NS);
+  rig_add(p, device, rig.streams[1], COMM_NS);
+  return p;
+}
+
+static uint64_t total_of(const ovl_pipeline_t *p, uint32_t stage) {
+  ovl_stage_stats_t stats;
+  ovl_stage_stats_init(&stats);
+  assert_int_equal(ovl_pipeline_stage_stats(p, (ovl_stage_t){stage}, &stats), 0);
+  assert_int_equal(stats.timed_ops, MICROBATCHES);
+  return stats.total_ns;
+}
+
+static void runs_are_timed_by_events(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(20); round++) {
+    seed_round(seed_first() + round);
+    rig_start_again(seed_first() + round);
+    ovl_pipeline_t *p = timed_two_lanes(&rig.cuda[0].device);
+    assert_int_equal(ovl_pipeline_run(p, MICROBATCHES), 0);
+    assert_int_equal(total_of(p, 1), MICROBATCHES * COMPUTE_NS);
+    assert_int_equal(total_of(p, 2), MICROBATCHES * COMM_NS);
+    rig_close_pipeline(p);
+  }
+}
+
+static int create_untimed(void *context, int timing, void **event) {
+  (void)timing;
+  return rig.cuda[0].device.event_create(context, 0, event);
+}
+
+static void events_without_timing_have_no_times(void **state) {
+  (void)state;
+  rig.broken.event_create = create_untimed;
+  ovl_pipeline_t *p = timed_two_lanes(&rig.broken);
+  assert_int_equal(ovl_pipeline_run(p, MICROBATCHES), OVL_EBADRESULT);
+  assert_int_equal(failure_of(p).native, cudaErrorInvalidResourceHandle);
+  rig_close_pipeline(p);
+}
+
 /* ---- events ---- */
 
 static int forget_record(void *context, void *event, void *stream) {
@@ -283,6 +329,8 @@ static void a_full_queue_makes_the_host_wait_and_nothing_else(void **state) {
 int main(void) {
   seed_init();
   const struct CMUnitTest tests[] = {
+      CASE(runs_are_timed_by_events),
+      CASE(events_without_timing_have_no_times),
       CASE(in_any_order_results_are_those_of_a_serial_run),
       CASE(what_is_not_recorded_or_not_waited_for_is_a_race),
       CASE(one_event_for_all_makes_followers_wait_too_long),

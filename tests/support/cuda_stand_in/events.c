@@ -30,6 +30,8 @@ static cudaError_t record(cudaEvent_t event, cudaStream_t stream) {
     code = health(stream->place.device);
   if (code != cudaSuccess)
     return code;
+  event->recorded = true;
+  event->at = machine.time;
   event->capture = stream->capture;
   event->snapshot = stream->capture != NULL ? stream->captured : deps_of_next(stream);
   return cudaSuccess;
@@ -79,4 +81,32 @@ static cudaError_t query(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   cudaError_t code = call_begin();
   return call_end(code != cudaSuccess ? code : query(event));
+}
+
+/* When its stream came to it. */
+static uint64_t time_of(const struct CUevent_st *event) {
+  uint64_t time = event->snapshot.count == 0 ? event->at : 0;
+  for (uint32_t i = 0; i < event->snapshot.count; i++)
+    if (machine.nodes[event->snapshot.at[i]].end > time)
+      time = machine.nodes[event->snapshot.at[i]].end;
+  return time;
+}
+
+static cudaError_t elapsed(float *ms, cudaEvent_t start, cudaEvent_t end) {
+  const struct CUevent_st *both[] = {start, end};
+  for (int i = 0; i < 2; i++)
+    if (!both[i]->recorded || (both[i]->flags & cudaEventDisableTiming) || both[i]->capture != NULL ||
+        both[i]->device != start->device)
+      return cudaErrorInvalidResourceHandle;
+  cudaError_t code = query(start);
+  if (code == cudaSuccess)
+    code = query(end);
+  if (code == cudaSuccess)
+    *ms = (float)(((double)time_of(end) - (double)time_of(start)) / 1e6);
+  return code;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+  cudaError_t code = call_begin();
+  return call_end(code != cudaSuccess ? code : elapsed(ms, start, end));
 }

@@ -108,7 +108,9 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   unsigned flags;
-  deps_t snapshot;    /* empty before it is recorded */
+  deps_t snapshot; /* empty before it is recorded */
+  bool recorded;
+  uint64_t at;        /* when it was recorded, in the device's time so far */
   capture_t *capture; /* that it was last recorded in, perhaps ended; NULL: it was not */
 };
 
