@@ -283,6 +283,28 @@ static void so_much_is_issued_ahead(void **state) {
   issue_ahead(7, true, 2);  /* who is told of microbatches may look at their slots */
 }
 
+/* Layers of compute and comm in turns, c = m, k microbatches: k L max(c, m) + min(c, m), and not the serial 2 k L. While nothing is
+ * known to be done all of it is issued: the host waits for nothing between device ops. */
+static void layers_ping_pong_without_the_host(void **state) {
+  (void)state;
+  enum { LAYERS = 4 };
+  for (uint64_t k = 2; k <= 6; k++) {
+    set_up(NULL);
+    ovl_pipeline_options_t options = pipeline_options(0);
+    ovl_pipeline_t *p = begin_shape((uint32_t)k, &options);
+    ovl_lane_t lanes[2] = {add_device_lane(p, 0), add_device_lane(p, 0)};
+    for (uint32_t s = 0; s < 2 * LAYERS; s++) {
+      ovl_stage_options_t stage = stage_options(lanes[s % 2], put, NULL);
+      stage.cost_ns = 10;
+      durations[add_stage_with(p, &stage).id] = 10;
+    }
+    assert_int_equal(run_held(p, (uint32_t)k, k), k);
+    assert_int_equal(paper_end(paper, 0), k * LAYERS * 10 + 10);
+    ovl_pipeline_close(p, NULL);
+    tear_down(NULL);
+  }
+}
+
 /* Of a stream only what it will come to next is asked for, however long it takes. */
 static void only_the_first_open_event_is_asked_for(void **state) {
   (void)state;
@@ -754,6 +776,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(device_lanes_overlap_far_beyond_the_window, set_up, tear_down),
       cmocka_unit_test_setup_teardown(serial_mode_is_serial, set_up, tear_down),
+      cmocka_unit_test(layers_ping_pong_without_the_host),
       cmocka_unit_test_setup_teardown(serial_mode_is_serial_with_host_lanes, set_up, tear_down),
       cmocka_unit_test(so_much_is_issued_ahead),
       cmocka_unit_test_setup_teardown(only_the_first_open_event_is_asked_for, set_up, tear_down),

@@ -86,6 +86,8 @@ static uint64_t time_of(ovl_pipeline_t *p, uint64_t microbatches) {
   void *origin = paper_stream(paper, 0);
   assert_int_equal(enqueue_on(p, microbatches, origin), 0);
   assert_true(paper_joined(paper, origin));
+  for (uint32_t e = 0; e < paper->events_made; e++)
+    assert_int_equal(paper->events[e].queries, 0); /* the host has waited for nothing */
   return paper_end(paper, enqueued_from);
 }
 
