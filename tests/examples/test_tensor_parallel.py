@@ -82,6 +82,9 @@ class Trace(unittest.TestCase):
         expected = {(f"{what} {layer}.0", i, f"rank {rank}") for what in ("product", "reduction")
                     for layer in (0, 1) for i in (0, 1) for rank in (0, 1)}
         self.assertEqual(ops.keys(), expected)
+        took = [[round(ended - begun, 3) for (_, _, rank), (begun, ended) in sorted(ops.items()) if rank == name]
+                for name in ("rank 0", "rank 1")]
+        self.assertNotEqual(*took)  # to the nanosecond: each rank has records of its own
 
     def check_causes(self, ops):
         """No rank has a sum before the other has begun to add to it. Clocks are compared to some us."""
