@@ -19,7 +19,7 @@ import uuid
 SCRIPT = ""
 PROGRAM = ""
 MARK = "SHAPED_LINK_TEST"
-BURST = 65536  # bytes that may pass at once after a pause
+BURST = 16384  # bytes that may pass at once after a pause, at the rates here
 PATIENCE = 60  # seconds for what takes one
 
 
