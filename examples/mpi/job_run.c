@@ -33,7 +33,7 @@ static void print_failure(const job_t *job, int status) {
 
 /* What a callback returned has been carried to all; MPI's errors and deadlines are this rank's alone. */
 static int is_carried(const job_t *job, int status) {
-  return !atomic_load(&job->link.given_up) && status > BACKEND_MPI_ERROR + 1;
+  return !atomic_load(&job->link.given_up) && status > BACKEND_MPI_ETHREAD;
 }
 
 /* The ranks' statuses become one. */

@@ -8,6 +8,7 @@ end is stopped after a minute, and that is a failure.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,17 @@ class Failures(unittest.TestCase):
             for rank in range(ranks):
                 where = r"'product 1\.0' .* lane 'compute'" if rank == failing else r"'reduction 1\.0' .* lane 'link'"
                 self.assertRegex(said[f"rank {rank}"], f"^{where}: i/o error$")
+
+    def test_ranks_that_would_differ_do_not_start(self):
+        """Two programs in one job: one cuts its products."""
+        status, _, err = run(1, *SMALL, ":", "-np", "1", PROGRAM, *SMALL, "-c", "2")
+        self.assertEqual(status, 1)
+        said = messages(err)
+        self.assertEqual(set(said), {"rank 0", "rank 1"})
+        found = [re.fullmatch(r"its fingerprint is (\w+), and the ranks have from (\w+) to (\w+), so .*", text).groups()
+                 for text in said.values()]
+        self.assertEqual({own for own, _, _ in found}, {found[0][1], found[0][2]})
+        self.assertEqual(found[0][1:], found[1][1:])
 
     def test_an_error_of_the_last_op_too(self):
         status, _, err = run(2, *SMALL, "--fault", "error", "--fault-op", "3")
