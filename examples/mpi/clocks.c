@@ -16,3 +16,7 @@ void clocks_narrow(clocks_offset_t *offset, const clocks_barrier_t *theirs, cons
 int64_t clocks_middle(const clocks_offset_t *offset) {
   return offset->least_ns + (offset->most_ns - offset->least_ns) / 2;
 }
+
+uint64_t clocks_error(const clocks_offset_t *offset) {
+  return (uint64_t)(offset->most_ns - offset->least_ns + 1) / 2;
+}

@@ -29,7 +29,8 @@ static inline clocks_offset_t clocks_unknown(void) {
 /* What the two ranks' times of one barrier tell. */
 void clocks_narrow(clocks_offset_t *offset, const clocks_barrier_t *theirs, const clocks_barrier_t *ours);
 
-/* The middle, which is off by no more than half the distance of the bounds. */
+/* The middle, and how much it may be off. */
 int64_t clocks_middle(const clocks_offset_t *offset);
+uint64_t clocks_error(const clocks_offset_t *offset);
 
 #endif

@@ -79,9 +79,10 @@ struct job {
    * virtual time with the durations of the fastest serial run: for OVL_OVERLAP, the bound. */
   run_times_t runs_of_all[2];
   job_run_t own[2];
-  uint64_t
-      compute_ns;   /* of the fastest serial run: all ops that compute, on the rank where they took longest */
-  uint64_t comm_ns; /* and all that communicate */
+  uint64_t compute_ns; /* of the fastest serial run: all ops that compute, on the rank where they took most */
+  uint64_t comm_ns;    /* and all that communicate */
+
+  uint64_t clock_error_ns; /* rank 0: how much the times of other ranks may be off in the trace file */
 };
 
 /* Rows of a program's table of arguments. */

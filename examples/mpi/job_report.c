@@ -38,6 +38,9 @@ static void print_tables(const job_t *job, const job_run_t *ranks) {
   printf("\n  predicted: in virtual time, with the durations of the serial run; the fastest of %" PRIu64
          " runs each\n",
          job->repeats);
+  if (job->trace_file != NULL)
+    printf("  the times of ranks in the trace are right to within %.3f us\n",
+           (double)job->clock_error_ns / 1e3);
 }
 
 /* ---- JSON ---- */
@@ -76,6 +79,8 @@ static void print_json(const job_t *job, const job_run_t *ranks) {
          overlap->predicted_ns);
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
     print_field(job, ranks, &fields[i]);
+  if (job->trace_file != NULL)
+    printf(", \"clock_error_ns\": %" PRIu64, job->clock_error_ns);
   printf("}\n");
 }
 

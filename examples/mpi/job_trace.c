@@ -80,7 +80,8 @@ static int new_gathered(const job_t *job, gathered_t *all) {
 }
 
 /* Times of a trace count from the start of its rank's run; in the file they count from that of rank 0's. */
-static void fill_view(const job_t *job, gathered_t *all, size_t rank) {
+static void fill_view(job_t *job, gathered_t *all, size_t rank) {
+  const clocks_offset_t *offset = &all->headers[rank].offset;
   ovl_trace_t *trace = &all->traces[rank];
   ovl_trace_view_t *view = &all->views[rank];
   ovl_trace_init(trace, all->records + rank * job->trace.count, job->trace.count);
@@ -92,8 +93,9 @@ static void fill_view(const job_t *job, gathered_t *all, size_t rank) {
   ovl_trace_view_init(view);
   view->trace = trace;
   view->name = all->names[rank];
-  view->clock_offset_ns =
-      (int64_t)(trace->start_ns - job->trace.start_ns) + clocks_middle(&all->headers[rank].offset);
+  view->clock_offset_ns = (int64_t)(trace->start_ns - job->trace.start_ns) + clocks_middle(offset);
+  if (clocks_error(offset) > job->clock_error_ns)
+    job->clock_error_ns = clocks_error(offset);
 }
 
 static int write_file(job_t *job, gathered_t *all) {

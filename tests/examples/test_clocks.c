@@ -40,8 +40,8 @@ static void the_difference_is_within_bounds(void **state) {
       clocks_offset_t offset = pass_barriers(&random, ahead[a], ahead[b]);
       assert_true(offset.least_ns <= right && right <= offset.most_ns);
       assert_true(offset.most_ns - offset.least_ns <= 10000);
-      int64_t off = clocks_middle(&offset) - right;
-      assert_true(off >= -5000 && off <= 5000);
+      int64_t off = clocks_middle(&offset) - right, error = (int64_t)clocks_error(&offset);
+      assert_true(-error <= off && off <= error && error <= 5000);
     }
 }
 
@@ -59,6 +59,7 @@ static void no_barrier_widens_the_bounds(void **state) {
   assert_int_equal(offset.least_ns, 51);
   assert_int_equal(offset.most_ns, 65);
   assert_int_equal(clocks_middle(&offset), 58);
+  assert_int_equal(clocks_error(&offset), 7);
 }
 
 int main(void) {
