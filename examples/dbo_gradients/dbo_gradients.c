@@ -48,12 +48,25 @@ static uint64_t microbatches(const program_t *program) { return program->steps *
 
 /* ---- set-up ---- */
 
-static size_t choose_samples(size_t width) {
-  double rate = matrix_rate(96);
-  size_t samples = 8;
-  while (samples < 1024 && network_operations(width, samples + 8) < rate * FORWARD_NS)
-    samples += 8;
-  return samples;
+static int reduce(training_t *training, ovl_op_t *op, float *values, size_t count) {
+  return ranks_reduce(training->carrier.data, op, values, count, training_flight(training->costs, count));
+}
+
+/* The link's order must be the same on all ranks; which one it is, is chosen later. */
+static int describe(rank_t *rank) {
+  ovl_lane_options_t lane;
+  ovl_lane_t compute;
+  ovl_lane_t link;
+  ovl_lane_options_init(&lane);
+  lane.name = "compute";
+  lane.role = OVL_ROLE_COMPUTE;
+  int status = ovl_pipeline_add_lane(rank->pipeline, &lane, &compute);
+  lane.name = "link";
+  lane.role = OVL_ROLE_COMM;
+  lane.order = OVL_ORDER_FIXED;
+  if (status == 0)
+    status = ovl_pipeline_add_lane(rank->pipeline, &lane, &link);
+  return status == 0 ? training_describe(rank->program, rank->pipeline, compute, link) : status;
 }
 
 static int set_up_rank(program_t *program, unsigned r) {
@@ -61,7 +74,8 @@ static int set_up_rank(program_t *program, unsigned r) {
   size_t count = (size_t)microbatches(program);
   int status = network_init(&training->network, r, (size_t)program->width, (size_t)program->samples,
                             (size_t)program->accumulate, training_window(program->accumulate));
-  training->rank = &program->ranks.each[r];
+  training->carrier = (training_carrier_t){.ranks = RANKS, .data = &program->ranks.each[r], .reduce = reduce};
+  training->diary = &program->ranks.each[r].times;
   training->accumulate = program->accumulate;
   training->costs = &program->costs;
   training->losses = calloc(count, sizeof(double));
@@ -76,7 +90,7 @@ static int set_up_rank(program_t *program, unsigned r) {
 static int set_up(program_t *program) {
   int status = 0;
   if (program->samples == 0)
-    program->samples = choose_samples((size_t)program->width);
+    program->samples = network_samples((size_t)program->width, FORWARD_NS);
   for (unsigned r = 0; r < RANKS && status == 0; r++)
     status = set_up_rank(program, r);
   return status == 0 ? 0 : report_failure(PROGRAM, "memory for the networks", status);
@@ -101,7 +115,7 @@ static int run_once(program_t *program, ovl_mode_t mode, run_times_t *times) {
   if (ranks_run(&program->ranks, mode, times) != 0)
     return -1;
   for (unsigned r = 0; r < RANKS; r++)
-    if (training_check(&program->trainings[r], PROGRAM) != 0)
+    if (training_check(&program->trainings[r], &program->ranks.each[r].times, PROGRAM) != 0)
       return -1;
   return 0;
 }
@@ -152,7 +166,7 @@ static int open_row(program_t *program, row_t *row) {
   row->buckets = program->trainings[0].bucket_count;
   return ranks_open(&program->ranks, microbatches(program),
                     training_stages(&program->trainings[0].network, row->values),
-                    training_window(program->accumulate), training_describe, NULL);
+                    training_window(program->accumulate), describe, NULL);
 }
 
 static void close_row(program_t *program) {
@@ -208,7 +222,7 @@ static int run_row(program_t *program, row_t *row, int first) {
   if (result == 0 && first)
     result = measure_costs(program);
   if (result == 0)
-    result = order_choose(program->trainings, microbatches(program), PROGRAM, &row->turned);
+    result = order_choose(program->trainings, RANKS, microbatches(program), PROGRAM, &row->turned);
   if (result == 0)
     result = run_both(program, row);
   close_row(program);

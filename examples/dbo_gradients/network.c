@@ -26,6 +26,14 @@ double network_operations(size_t width, size_t samples) {
   return 2.0 * (double)samples * (double)width * (double)width;
 }
 
+size_t network_samples(size_t width, uint64_t forward_ns) {
+  double rate = matrix_rate(96);
+  size_t samples = 8;
+  while (samples < 1024 && network_operations(width, samples + 8) < rate * (double)forward_ns)
+    samples += 8;
+  return samples;
+}
+
 /* ---- memory ---- */
 
 static int new_slot(const network_t *network, network_slot_t *slot) {

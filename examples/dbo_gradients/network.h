@@ -55,4 +55,7 @@ void network_update(network_t *network, size_t slot, size_t first, size_t count,
 /* Operations of a layer's forward; backward has as many for the gradients, and again for the layer before. */
 double network_operations(size_t width, size_t samples);
 
+/* How many samples make a layer's forward take about that long here, 8 to 1024. Measures for some milliseconds. */
+size_t network_samples(size_t width, uint64_t forward_ns);
+
 #endif

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "parts/report.h"
+
 #define STEPS 4  /* to compare by */
 #define TRIES 32 /* about */
 
@@ -22,7 +24,7 @@ static int set_order(const training_t *training, uint64_t microbatches, size_t t
     return OVL_ENOMEM;
   for (size_t i = 0; i < count; i++)
     order[i] = (ovl_op_id_t){i / buckets, training->reduction[bucket_at(buckets, turned, i % buckets)]};
-  int status = ovl_pipeline_set_order(training->rank->pipeline, training->link, order, count);
+  int status = ovl_pipeline_set_order(training->pipeline, training->link, order, count);
   free(order);
   return status;
 }
@@ -33,7 +35,7 @@ static int try_order(const training_t *training, uint64_t microbatches, size_t t
   ovl_stats_init(&stats);
   int status = set_order(training, microbatches, turned);
   if (status == 0)
-    status = ovl_pipeline_simulate(training->rank->pipeline, microbatches, NULL, &stats);
+    status = ovl_pipeline_simulate(training->pipeline, microbatches, NULL, &stats);
   *elapsed_ns = stats.elapsed_ns;
   return status;
 }
@@ -53,15 +55,16 @@ static int find_best(const training_t *training, uint64_t microbatches, size_t *
   return status;
 }
 
-int order_choose(training_t *trainings, uint64_t microbatches, const char *program, size_t *turned) {
-  const ovl_pipeline_t *pipeline = trainings[0].rank->pipeline;
+int order_choose(training_t *trainings, size_t count, uint64_t microbatches, const char *program,
+                 size_t *turned) {
+  const ovl_pipeline_t *pipeline = trainings[0].pipeline;
   uint64_t few = STEPS * trainings[0].accumulate;
-  int status = ovl_pipeline_set_mode(trainings[0].rank->pipeline, OVL_OVERLAP);
+  int status = ovl_pipeline_set_mode(trainings[0].pipeline, OVL_OVERLAP);
   if (status == 0)
     status = find_best(&trainings[0], microbatches < few ? microbatches : few, turned);
-  for (unsigned r = 0; r < RANKS && status == 0; r++) {
-    pipeline = trainings[r].rank->pipeline;
-    status = set_order(&trainings[r], microbatches, *turned);
+  for (size_t t = 0; t < count && status == 0; t++) {
+    pipeline = trainings[t].pipeline;
+    status = set_order(&trainings[t], microbatches, *turned);
   }
   return status == 0 ? 0 : report_refusal(program, "ordering the reductions", pipeline, status);
 }

@@ -11,9 +11,10 @@
 
 #include "dbo_gradients/training.h"
 
-/* Sets the link's order on all ranks, for runs of `microbatches` microbatches, to the one with the shortest run by the
- * cost hints; *turned becomes the number of buckets at a step's end that are reduced in reverse. 0, or an error after
- * a message. */
-int order_choose(training_t *trainings, uint64_t microbatches, const char *program, size_t *turned);
+/* Sets the link's order, for runs of `microbatches` microbatches, to the one with the shortest run by the first training's
+ * cost hints, in all of `count` trainings. Where each rank has a process of its own, equal hints give equal orders.
+ * *turned becomes the number of buckets at a step's end that are reduced in reverse. 0, or an error after a message. */
+int order_choose(training_t *trainings, size_t count, uint64_t microbatches, const char *program,
+                 size_t *turned);
 
 #endif

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RATE 0.15F
-
 struct training_part {
   training_t *training;
   size_t index; /* layer or bucket */
@@ -73,23 +71,36 @@ static int ends_step(const training_t *training, uint64_t microbatch) {
   return microbatch % training->accumulate == training->accumulate - 1;
 }
 
+static void begin(const training_t *training, const ovl_op_t *op) {
+  if (training->diary != NULL)
+    op_times_begin(training->diary, op);
+}
+
+static void end(const training_t *training, const ovl_op_t *op) {
+  if (training->diary != NULL)
+    op_times_end(training->diary, op);
+}
+
 static int run_forward(ovl_op_t *op) {
   const training_part_t *part = op->data;
   training_t *training = part->training;
-  op_times_begin(&training->rank->times, op);
+  int status = training->carrier.disturb == NULL ? 0 : training->carrier.disturb(training->carrier.data, op);
+  if (status != 0)
+    return status;
+  begin(training, op);
   network_forward(&training->network, op->slot, part->index, (size_t)(op->microbatch % training->accumulate));
   if (part->index == NETWORK_LAYERS - 1)
     training->losses[op->microbatch] = network_loss(&training->network, op->slot);
-  op_times_end(&training->rank->times, op);
+  end(training, op);
   return 0;
 }
 
 static int run_backward(ovl_op_t *op) {
   const training_part_t *part = op->data;
   training_t *training = part->training;
-  op_times_begin(&training->rank->times, op);
+  begin(training, op);
   network_backward(&training->network, op->slot, part->index);
-  op_times_end(&training->rank->times, op);
+  end(training, op);
   return 0;
 }
 
@@ -108,25 +119,25 @@ static int run_reduction(ovl_op_t *op) {
   const training_part_t *part = op->data;
   training_t *training = part->training;
   const bucket_t *bucket = &training->buckets[part->index];
-  op_times_begin(&training->rank->times, op);
+  begin(training, op);
   if (!ends_step(training, op->microbatch)) {
-    op_times_end(&training->rank->times, op);
+    end(training, op);
     return 0;
   }
   gather(training, op, bucket);
-  return ranks_reduce(training->rank, op, training->network.slot[op->slot].gradients + bucket->first,
-                      bucket->count, training_flight(training->costs, bucket->count));
+  return training->carrier.reduce(training, op, training->network.slot[op->slot].gradients + bucket->first,
+                                  bucket->count);
 }
 
 static int run_update(ovl_op_t *op) {
   const training_part_t *part = op->data;
   training_t *training = part->training;
   const bucket_t *bucket = &training->buckets[part->index];
-  op_times_begin(&training->rank->times, op);
+  begin(training, op);
   if (ends_step(training, op->microbatch))
     network_update(&training->network, op->slot, bucket->first, bucket->count,
-                   RATE / (float)(training->accumulate * RANKS));
-  op_times_end(&training->rank->times, op);
+                   TRAINING_RATE / (float)(training->accumulate * training->carrier.ranks));
+  end(training, op);
   return 0;
 }
 
@@ -191,8 +202,12 @@ static int add(training_t *training, const kind_t *kind, ovl_lane_t lane, size_t
   stage.run = kind->run;
   stage.cost = kind->cost;
   stage.unchained = kind->unchained;
+  if (kind->run == run_reduction) {
+    stage.always = training->carrier.always;
+    stage.timeout_ns = training->carrier.timeout_ns;
+  }
   stage.data = &training->parts[parts];
-  return ovl_pipeline_add_stage(training->rank->pipeline, &stage, added);
+  return ovl_pipeline_add_stage(training->pipeline, &stage, added);
 }
 
 static int add_layers(training_t *training, ovl_lane_t compute) {
@@ -222,7 +237,7 @@ static int add_buckets(training_t *training, ovl_lane_t compute) {
  * forward of that layer, so after the updates of all buckets with a part of it, of all earlier microbatches. */
 static int describe_waits(const training_t *training, size_t b) {
   const bucket_t *bucket = &training->buckets[b];
-  ovl_pipeline_t *pipeline = training->rank->pipeline;
+  ovl_pipeline_t *pipeline = training->pipeline;
   int status = 0;
   for (uint32_t back = 0; back < training->accumulate && status == 0; back++)
     status = ovl_pipeline_add_dependency(pipeline, training->backward[bucket->lowest], training->reduction[b],
@@ -233,26 +248,10 @@ static int describe_waits(const training_t *training, size_t b) {
   return status;
 }
 
-/* The link's order must be the same on all ranks; which one it is, is chosen later. */
-static int add_lanes(training_t *training, ovl_lane_t *compute) {
-  ovl_pipeline_t *pipeline = training->rank->pipeline;
-  ovl_lane_options_t lane;
-  ovl_lane_options_init(&lane);
-  lane.name = "compute";
-  lane.role = OVL_ROLE_COMPUTE;
-  int status = ovl_pipeline_add_lane(pipeline, &lane, compute);
-  lane.name = "link";
-  lane.role = OVL_ROLE_COMM;
-  lane.order = OVL_ORDER_FIXED;
-  return status == 0 ? ovl_pipeline_add_lane(pipeline, &lane, &training->link) : status;
-}
-
-int training_describe(rank_t *rank) {
-  training_t *training = rank->program;
-  ovl_lane_t compute;
-  int status = add_lanes(training, &compute);
-  if (status == 0)
-    status = add_layers(training, compute);
+int training_describe(training_t *training, ovl_pipeline_t *pipeline, ovl_lane_t compute, ovl_lane_t link) {
+  training->pipeline = pipeline;
+  training->link = link;
+  int status = add_layers(training, compute);
   if (status == 0)
     status = add_buckets(training, compute);
   for (size_t b = 0; b < training->bucket_count && status == 0; b++)
@@ -262,8 +261,7 @@ int training_describe(rank_t *rank) {
 
 /* ---- rules ---- */
 
-static int check_bucket(const training_t *training, size_t b, const char *program) {
-  const op_times_t *times = &training->rank->times;
+static int check_bucket(const training_t *training, size_t b, const op_times_t *times, const char *program) {
   const bucket_t *bucket = &training->buckets[b];
   int result = op_times_check_after(times, training->reduction[b], training->update[b], 0, program);
   for (uint64_t back = 0; back < training->accumulate && result == 0; back++)
@@ -275,16 +273,14 @@ static int check_bucket(const training_t *training, size_t b, const char *progra
   return result;
 }
 
-int training_check(const training_t *training, const char *program) {
+int training_check(const training_t *training, const op_times_t *times, const char *program) {
   int result = 0;
   for (size_t l = 1; l < NETWORK_LAYERS && result == 0; l++) {
-    result = op_times_check_after(&training->rank->times, training->forward[l - 1], training->forward[l], 0,
-                                  program);
+    result = op_times_check_after(times, training->forward[l - 1], training->forward[l], 0, program);
     if (result == 0)
-      result = op_times_check_after(&training->rank->times, training->backward[l], training->backward[l - 1],
-                                    0, program);
+      result = op_times_check_after(times, training->backward[l], training->backward[l - 1], 0, program);
   }
   for (size_t b = 0; b < training->bucket_count && result == 0; b++)
-    result = check_bucket(training, b, program);
+    result = check_bucket(training, b, times, program);
   return result;
 }

@@ -16,7 +16,9 @@
 
 #include "dbo_gradients/network.h"
 #include "ovl.h"
-#include "parts/ranks.h"
+#include "parts/op_times.h"
+
+#define TRAINING_RATE 0.15F /* of learning */
 
 /* A stretch of the gradients. */
 typedef struct bucket {
@@ -35,10 +37,27 @@ typedef struct training_costs {
   uint64_t latency_ns;
 } training_costs_t;
 
+typedef struct training training_t;
 typedef struct training_part training_part_t; /* of one stage */
 
-typedef struct training {
-  rank_t *rank;
+/* What sums gradients over the ranks. */
+typedef struct training_carrier {
+  unsigned ranks;
+  void *data;          /* its own */
+  uint64_t timeout_ns; /* a reduction that is under way for longer fails; 0: never */
+  int always;          /* not 0: a rank takes part in the reductions of a microbatch that has failed, too */
+
+  /* For a reduction's `run`. What is written in the diary at its end is the carrier's. */
+  int (*reduce)(training_t *training, ovl_op_t *op, float *values, size_t count);
+
+  /* The first thing that a forward does. Not 0: what it returns. NULL: nothing. */
+  int (*disturb)(void *data, const ovl_op_t *op);
+} training_carrier_t;
+
+struct training {
+  training_carrier_t carrier;
+  op_times_t *diary;        /* that ops write; NULL: none */
+  ovl_pipeline_t *pipeline; /* as described */
   network_t network;
   uint64_t accumulate;
   const training_costs_t *costs; /* the ranks' */
@@ -51,7 +70,7 @@ typedef struct training {
   ovl_stage_t backward[NETWORK_LAYERS];
   ovl_stage_t *reduction; /* by bucket */
   ovl_stage_t *update;
-} training_t;
+};
 
 /* How many microbatches are in flight: those of a step, and the first of the next. */
 uint32_t training_window(uint64_t accumulate);
@@ -63,11 +82,12 @@ uint32_t training_stages(const network_t *network, size_t values);
 int training_cut(training_t *training, size_t values);
 void training_uncut(training_t *training);
 
-/* For ranks_open: adds lanes, stages and dependencies; rank->program is the rank's training. */
-int training_describe(rank_t *rank);
+/* Adds stages and dependencies to a pipeline, for a lane that computes and one of fixed order that is the link. 0, or what
+ * libovl returned. */
+int training_describe(training_t *training, ovl_pipeline_t *pipeline, ovl_lane_t compute, ovl_lane_t link);
 
-/* Every dependency was kept in the last run. 0, or -1 after a message. */
-int training_check(const training_t *training, const char *program);
+/* Every dependency was kept in the run that `times` is of. 0, or -1 after a message. */
+int training_check(const training_t *training, const op_times_t *times, const char *program);
 
 /* How long the link takes for that many gradients. */
 uint64_t training_flight(const training_costs_t *costs, size_t count);

@@ -9,6 +9,7 @@
 
 #include "ovl.h"
 #include "parts/matrix.h"
+#include "parts/rows.h"
 
 struct model_weights {
   float *query; /* dimension x head, as the next two */
@@ -96,25 +97,6 @@ void model_finish(model_t *model) {
   *model = (model_t){.layers = 0};
 }
 
-/* ---- row by row ---- */
-
-static void add(float *x, const float *more, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    x[i] += more[i];
-}
-
-/* Each row to a mean square of 1. */
-static void normalise(float *to, const float *from, size_t rows, size_t columns) {
-  for (size_t row = 0; row < rows; row++, to += columns, from += columns) {
-    float squares = 0;
-    for (size_t i = 0; i < columns; i++)
-      squares += from[i] * from[i];
-    float scale = 1.0F / sqrtf(squares / (float)columns + 1e-6F);
-    for (size_t i = 0; i < columns; i++)
-      to[i] = from[i] * scale;
-  }
-}
-
 static void softmax(float *values, size_t rows, size_t columns, float scale) {
   for (size_t row = 0; row < rows; row++, values += columns) {
     float most = values[0];
@@ -128,11 +110,6 @@ static void softmax(float *values, size_t rows, size_t columns, float scale) {
   }
 }
 
-static void drop_negative(float *values, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    values[i] = values[i] > 0 ? values[i] : 0;
-}
-
 /* ---- the parts ---- */
 
 void model_embed(model_t *model, size_t slot, uint64_t microbatch) {
@@ -141,13 +118,13 @@ void model_embed(model_t *model, size_t slot, uint64_t microbatch) {
 }
 
 void model_end(model_t *model, size_t slot) {
-  add(model->slot[slot].x, model->slot[slot].partial, model_size(model));
+  rows_add(model->slot[slot].x, model->slot[slot].partial, model_size(model));
 }
 
 /* Takes in what the ranks summed; returns x normalised, at the beginning of the scratch memory. */
 static const float *begin_part(model_t *model, size_t slot) {
   model_end(model, slot);
-  normalise(model->scratch, model->slot[slot].x, model->tokens, model->dimension);
+  rows_normalise(model->scratch, model->slot[slot].x, model->tokens, model->dimension);
   return model->scratch;
 }
 
@@ -177,7 +154,7 @@ void model_mlp(model_t *model, size_t slot, size_t layer) {
   const float *x = begin_part(model, slot);
   float *middle = model->scratch + model_size(model);
   matrix_multiply(middle, x, weights->up, (matrix_shape_t){model->tokens, model->dimension, hidden(model)});
-  drop_negative(middle, model->tokens * hidden(model));
+  rows_drop_negative(middle, model->tokens * hidden(model));
   matrix_multiply(model->slot[slot].partial, middle, weights->down,
                   (matrix_shape_t){model->tokens, hidden(model), model->dimension});
 }

@@ -14,7 +14,7 @@
 /* One run, in nanoseconds. */
 typedef struct run_times {
   uint64_t theory_ns;    /* by a formula; 0: there is none */
-  uint64_t predicted_ns; /* the same schedule in virtual time, with the durations of this run's own ops */
+  uint64_t predicted_ns; /* the same schedule in virtual time, with durations that were measured */
   uint64_t measured_ns;
 } run_times_t;
 
