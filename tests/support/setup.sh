@@ -3,6 +3,7 @@
 # Sourced by examples/run, tests/run and .ci/run. Finds the tools that a build needs, installs on Debian
 # those that are missing, and configures build directories.
 #   require TOOL...       tools of tool() below; returns with all of them there, or exits with 1
+#   wish TOOL...          the same, but goes on without those that are not to be had
 #   configure DIR OPT...  sets up DIR (relative to the project), or brings an earlier one into line
 #   build DIR [TARGET...] compiles there; prints nothing unless that fails
 # Expects $root, the project's directory.
@@ -23,6 +24,9 @@ tool() {
     libuv) check='has_package libuv 1.44.2' packages='libuv1-dev' ;;
     cmocka) check='has_package cmocka 1.1.5' packages='libcmocka-dev' ;;
     nm) check='nm --version' packages='binutils' ;;
+    mpi) check='has_mpi' packages='openmpi-bin libopenmpi-dev' ;;
+    opencl) check='has_opencl' packages='ocl-icd-opencl-dev pocl-opencl-icd' ;;
+    network) check='has_network' packages='iproute2 util-linux' ;;
     cmake) check='cmake --version' packages='cmake make' ;;
     *) echo "$0: unknown tool $1" >&2; exit 1 ;;
   esac
@@ -43,6 +47,19 @@ has_package() {
 has_meson() {
   local found
   found=$(meson --version) && printf '%s\n' "$1" "$found" | sort -CV
+}
+
+has_mpi() {
+  command -v mpirun && { has_package ompi-c 4.0 || has_package mpich 3.0; }
+}
+
+has_opencl() {
+  has_package OpenCL 1.2 && compgen -G '/etc/OpenCL/vendors/*.icd'
+}
+
+has_network() {
+  local PATH=$PATH:/usr/sbin:/sbin # for users, they are not in it
+  command -v ip && command -v tc && command -v nsenter
 }
 
 # The tools among the arguments that are not there, into `missing`.
@@ -73,35 +90,49 @@ apt() {
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@"
 }
 
-require() {
-  local name check packages wanted=()
+# obtain TOOL...: installs what is missing. Afterwards `missing` has what still is, and `packages_of_missing` what brings
+# it; `why` says in words why nothing was installed, or is empty.
+obtain() {
+  local name check packages
+  why=
+  packages_of_missing=()
   find_missing "$@"
   [ ${#missing[@]} -gt 0 ] || return 0
   for name in "${missing[@]}"; do
     tool "$name"
     # shellcheck disable=SC2206 # packages is a list of words
-    wanted+=($packages)
+    packages_of_missing+=($packages)
   done
 
   if [ ! -e /etc/debian_version ] || ! command -v apt-get > /dev/null; then
-    echo "Missing here: ${missing[*]}. Please install them and call this again."
-    echo "They are what these Debian packages bring: ${wanted[*]}"
-    exit 1
+    why='Please install them and call this again.'
+    return 0
   fi
   if [ ${#as_root[@]} -gt 0 ] && ! command -v sudo > /dev/null; then
-    echo "Missing here: ${missing[*]}. Please run this as root and call me again:"
-    echo "  apt-get install ${wanted[*]}"
-    exit 1
+    why='Please run apt-get install as root and call this again.'
+    return 0
   fi
-  echo "Installing with apt-get: ${wanted[*]}"
+  echo "Installing with apt-get: ${packages_of_missing[*]}"
   apt update || echo "apt-get update failed; going on with the package lists that are there"
-  apt install -y --no-install-recommends "${wanted[@]}" || true
+  apt install -y --no-install-recommends "${packages_of_missing[@]}" || true
   hash -r
   find_missing "$@"
-  if [ ${#missing[@]} -gt 0 ]; then
-    echo "Still missing, or too old: ${missing[*]}. Debian's packages were to be: ${wanted[*]}"
-    exit 1
-  fi
+}
+
+require() {
+  local missing why packages_of_missing
+  obtain "$@"
+  [ ${#missing[@]} -gt 0 ] || return 0
+  echo "Missing here, or too old: ${missing[*]}. $why"
+  echo "They are what these Debian packages bring: ${packages_of_missing[*]}"
+  exit 1
+}
+
+wish() {
+  local missing why packages_of_missing
+  obtain "$@"
+  [ ${#missing[@]} -eq 0 ] ||
+    echo "Without ${missing[*]} (Debian: ${packages_of_missing[*]}) what needs them is left out."
 }
 
 configure() {
