@@ -43,7 +43,7 @@ int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_pl
   issuer->timed = timed;
   int r = tables_init(issuer);
   if (r == 0 && timed)
-    r = ovl_times_init(&issuer->times, plan, issuer->ahead, memory);
+    r = ovl_times_init(&issuer->times, plan, lanes, issuer->ahead, memory);
   if (r == 0)
     r = uv_mutex_init(&issuer->mutex);
   issuer->mutex_made = r == 0;

@@ -13,7 +13,8 @@ static uint32_t stages_on(const ovl_plan_t *plan, uint32_t lane) {
 }
 
 /* One lane is ahead of another by no more than the host is behind, twice: what has ended, and what has not. */
-static int rings_init(ovl_times_t *times, uint32_t ahead, const ovl_memory_t *memory) {
+static int rings_init(ovl_times_t *times, const ovl_track_lane_t *lanes, uint32_t ahead,
+                      const ovl_memory_t *memory) {
   const ovl_plan_t *plan = times->plan;
   uint32_t deep, all;
   if (__builtin_mul_overflow(ahead, 2U, &deep) || __builtin_mul_overflow(deep, plan->stage_count, &all))
@@ -23,18 +24,20 @@ static int rings_init(ovl_times_t *times, uint32_t ahead, const ovl_memory_t *me
     return OVL_ENOMEM;
   for (uint32_t l = 0, at = 0; l < plan->lane_count; l++) {
     times->lanes[l].spans = &times->spans[at];
-    times->lanes[l].capacity = deep * stages_on(plan, l);
+    times->lanes[l].capacity = lanes[l].device != NULL ? deep * stages_on(plan, l) : 0;
     at += times->lanes[l].capacity;
   }
   return 0;
 }
 
-int ovl_times_init(ovl_times_t *times, const ovl_plan_t *plan, uint32_t ahead, const ovl_memory_t *memory) {
+int ovl_times_init(ovl_times_t *times, const ovl_plan_t *plan, const ovl_track_lane_t *lanes, uint32_t ahead,
+                   const ovl_memory_t *memory) {
   memset(times, 0, sizeof *times);
   times->plan = plan;
   times->stages = ovl_memory_array(memory, plan->stage_count, sizeof *times->stages);
   times->lanes = ovl_memory_array(memory, plan->lane_count, sizeof *times->lanes);
-  int r = times->stages == NULL || times->lanes == NULL ? OVL_ENOMEM : rings_init(times, ahead, memory);
+  int r =
+      times->stages == NULL || times->lanes == NULL ? OVL_ENOMEM : rings_init(times, lanes, ahead, memory);
   if (r != 0)
     ovl_times_finish(times, memory);
   return r;

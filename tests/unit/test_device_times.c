@@ -21,9 +21,12 @@ typedef struct lanes {
   ovl_stage_desc_t stages[LANES];
   uint32_t first[LANES + 1], on[LANES];
   ovl_plan_t plan;
+  ovl_track_lane_t on_device[LANES];
   ovl_span_t spans[LANES][OPS];
   uint32_t added[LANES];
 } lanes_t;
+
+static const ovl_device_t devices[2];
 
 /* A stage on each lane, but for the last, which has none. */
 static void make_lanes(lanes_t *l, random_source_t *random) {
@@ -32,6 +35,7 @@ static void make_lanes(lanes_t *l, random_source_t *random) {
     l->descs[i] = (ovl_lane_desc_t){.width = 1, .role = (ovl_role_t)random_below(random, 3)};
     l->first[i + 1] = i + 1 < LANES ? i + 1 : i;
     l->on[i] = l->stages[i].lane = i;
+    l->on_device[i].device = &devices[i % 2];
   }
   l->plan = (ovl_plan_t){.lane_count = LANES,
                          .stage_count = LANES - 1,
@@ -99,7 +103,7 @@ static void times_add_up_in_any_order(void **state) {
     ovl_times_t times;
     seed_round(random.state);
     make_lanes(&l, &random);
-    assert_int_equal(ovl_times_init(&times, &l.plan, OPS / 2, &memory), 0);
+    assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, OPS / 2, &memory), 0);
     for (int again = 0; again < 2; again++) {
       ovl_times_reset(&times);
       hear_in_any_order(&times, &l, &random);
@@ -123,13 +127,45 @@ static void a_lane_that_is_silent_holds_up_nothing(void **state) {
   make_lanes(&l, &random);
   l.descs[0].role = OVL_ROLE_COMM;
   l.descs[1].role = OVL_ROLE_COMPUTE;
-  assert_int_equal(ovl_times_init(&times, &l.plan, 1, &memory), 0);
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, 1, &memory), 0);
   for (uint64_t k = 0; k < 100; k++)
     ovl_times_add(&times, 0, 10 * k, 10 * k + 5);
   ovl_times_add(&times, 1, 0, 5); /* long ago */
   ovl_times_flush(&times);
   assert_int_equal(times.stages[0].ops, 100);
   assert_int_equal(times.roles.hidden + times.roles.exposed, 500);
+  ovl_times_finish(&times, &memory);
+}
+
+/* Compute on one device, communication on another. */
+static void make_two_lanes(lanes_t *l) {
+  random_source_t random = {.state = 1};
+  make_lanes(l, &random);
+  for (uint32_t i = 0; i < LANES; i++)
+    l->descs[i].role = i == 0 ? OVL_ROLE_COMPUTE : i == 1 ? OVL_ROLE_COMM : OVL_ROLE_OTHER;
+}
+
+enum { MANY = 100 };
+
+/* It is never heard of, so the others do not wait for it: what they say adds up to the nanosecond, however much it is. */
+static void a_lane_of_the_host_holds_up_nothing(void **state) {
+  (void)state;
+  counting_allocator_t allocator = {0};
+  const ovl_memory_t memory = counting_memory(&allocator);
+  lanes_t l;
+  ovl_times_t times;
+  make_two_lanes(&l);
+  l.descs[2].role = OVL_ROLE_COMPUTE;
+  l.on_device[2].device = NULL;
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, 4, &memory), 0);
+  for (uint64_t k = 0; k < MANY; k++) {
+    ovl_times_add(&times, 0, 10 * k, 10 * k + 5);
+    if (k >= 3)
+      ovl_times_add(&times, 1, 10 * (k - 3), 10 * (k - 3) + 7);
+  }
+  ovl_times_flush(&times);
+  assert_int_equal(times.roles.hidden, 5 * (MANY - 3));
+  assert_int_equal(times.roles.exposed, 2 * (MANY - 3));
   ovl_times_finish(&times, &memory);
 }
 
@@ -339,6 +375,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(times_add_up_in_any_order),
       cmocka_unit_test(a_lane_that_is_silent_holds_up_nothing),
+      cmocka_unit_test(a_lane_of_the_host_holds_up_nothing),
       cmocka_unit_test_setup_teardown(the_device_says_how_long, set_up, tear_down),
       cmocka_unit_test_setup_teardown(without_timing_it_is_not_known, set_up, tear_down),
       cmocka_unit_test_setup_teardown(traces_hold_the_times_of_the_device, set_up, tear_down),
