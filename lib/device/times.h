@@ -16,6 +16,8 @@ typedef struct ovl_span {
 typedef struct ovl_times_lane {
   ovl_span_t *spans;               /* a ring: those that are not accounted for */
   uint32_t capacity, first, count; /* no capacity: no stages, or on the host, so it is never heard of */
+  uint32_t clock;                  /* the first lane of its device */
+  uint64_t behind;                 /* of such a lane: so much its device's clock is put forward */
   bool inside;                     /* the first one's start is */
   uint64_t until;                  /* all is known up to here */
 } ovl_times_lane_t;

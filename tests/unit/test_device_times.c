@@ -145,7 +145,27 @@ static void make_two_lanes(lanes_t *l) {
     l->descs[i].role = i == 0 ? OVL_ROLE_COMPUTE : i == 1 ? OVL_ROLE_COMM : OVL_ROLE_OTHER;
 }
 
-enum { MANY = 100 };
+enum { MANY = 100, LATE = 10, TICK = 64 };
+
+/* It is put forward, and stays so. */
+static void a_clock_that_began_late_loses_nothing(void **state) {
+  (void)state;
+  counting_allocator_t allocator = {0};
+  const ovl_memory_t memory = counting_memory(&allocator);
+  lanes_t l;
+  ovl_times_t times;
+  make_two_lanes(&l);
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, 2, &memory), 0);
+  for (uint64_t k = 0; k < MANY; k++) {
+    ovl_times_add(&times, 0, 10 * k, 10 * k + 10);
+    if (k >= LATE)
+      ovl_times_add(&times, 1, 10 * (k - LATE), 10 * (k - LATE) + 7);
+  }
+  ovl_times_flush(&times);
+  assert_int_equal(times.roles.hidden + times.roles.exposed, 7 * (MANY - LATE));
+  assert_true(times.roles.hidden >= 7 * (MANY - 2 * LATE));
+  ovl_times_finish(&times, &memory);
+}
 
 /* It is never heard of, so the others do not wait for it: what they say adds up to the nanosecond, however much it is. */
 static void a_lane_of_the_host_holds_up_nothing(void **state) {
@@ -166,6 +186,25 @@ static void a_lane_of_the_host_holds_up_nothing(void **state) {
   ovl_times_flush(&times);
   assert_int_equal(times.roles.hidden, 5 * (MANY - 3));
   assert_int_equal(times.roles.exposed, 2 * (MANY - 3));
+  ovl_times_finish(&times, &memory);
+}
+
+/* Starts are told by a clock that ticks once in a few ops; how long each took is known better. */
+static void a_coarse_clock_loses_nothing(void **state) {
+  (void)state;
+  counting_allocator_t allocator = {0};
+  const ovl_memory_t memory = counting_memory(&allocator);
+  lanes_t l;
+  ovl_times_t times;
+  make_two_lanes(&l);
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, OPS, &memory), 0);
+  for (uint64_t k = 0; k < MANY; k++)
+    for (uint32_t lane = 0; lane < 2; lane++) {
+      uint64_t start = 10 * k - 10 * k % TICK;
+      ovl_times_add(&times, lane, start, start + (lane == 0 ? 10 : 7));
+    }
+  ovl_times_flush(&times);
+  assert_int_equal(times.roles.hidden + times.roles.exposed, 7 * MANY);
   ovl_times_finish(&times, &memory);
 }
 
@@ -375,7 +414,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(times_add_up_in_any_order),
       cmocka_unit_test(a_lane_that_is_silent_holds_up_nothing),
+      cmocka_unit_test(a_clock_that_began_late_loses_nothing),
       cmocka_unit_test(a_lane_of_the_host_holds_up_nothing),
+      cmocka_unit_test(a_coarse_clock_loses_nothing),
       cmocka_unit_test_setup_teardown(the_device_says_how_long, set_up, tear_down),
       cmocka_unit_test_setup_teardown(without_timing_it_is_not_known, set_up, tear_down),
       cmocka_unit_test_setup_teardown(traces_hold_the_times_of_the_device, set_up, tear_down),
