@@ -95,20 +95,26 @@ static int make_tracks(ovl_issuer_t *issuer) {
   return r;
 }
 
+/* Others may be looking at its times. */
+static void forget_last_run(ovl_issuer_t *issuer) {
+  issuer->stopped_at = 0;
+  for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
+    atomic_store(&issuer->stages[s].skipped, 0);
+  uv_mutex_lock(&issuer->mutex);
+  if (issuer->timed)
+    ovl_times_reset(&issuer->times);
+  uv_mutex_unlock(&issuer->mutex);
+}
+
 int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, void *after, uint32_t *lane) {
   for (*lane = 0; *lane < issuer->issue->user_lanes; ++*lane)
     if (captures(&issuer->lanes[*lane]))
       return OVL_ECAPTURE;
   int r = make_tracks(issuer);
-  if (r != 0)
-    return r;
-  issuer->stopped_at = 0;
-  for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
-    atomic_store(&issuer->stages[s].skipped, 0);
-  if (issuer->timed)
-    ovl_times_reset(&issuer->times);
   for (uint32_t k = 0; r == 0 && k < issuer->issue->domain_count; k++)
     r = ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes, after);
+  if (r == 0)
+    forget_last_run(issuer);
   return r;
 }
 

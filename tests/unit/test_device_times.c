@@ -372,6 +372,18 @@ static void explanations_know_what_the_device_said(void **state) {
   }
 }
 
+static void a_refused_start_leaves_the_times_alone(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = make(OVL_DEVICE_TIMING_ALL, OVL_ON_ERROR_STOP);
+  (void)run(p, 0);
+  paper->fail_after = 0; /* the event that times count from */
+  paper->fail_with = 719;
+  ovl_stats_t s = run(p, OVL_EBADRESULT);
+  assert_int_equal(s.hidden_ns, (N - 1) * COMM);
+  assert_int_equal(lane_of(p, 1).busy_ns, N * COMPUTE);
+  ovl_pipeline_close(p, NULL);
+}
+
 /* What was skipped took no time, and is not counted. */
 static void skipped_ops_are_not_timed(void **state) {
   (void)state;
@@ -421,6 +433,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(without_timing_it_is_not_known, set_up, tear_down),
       cmocka_unit_test_setup_teardown(traces_hold_the_times_of_the_device, set_up, tear_down),
       cmocka_unit_test(explanations_know_what_the_device_said),
+      cmocka_unit_test_setup_teardown(a_refused_start_leaves_the_times_alone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(skipped_ops_are_not_timed, set_up, tear_down),
       cmocka_unit_test_setup_teardown(a_device_that_cannot_say_is_told, set_up, tear_down),
       cmocka_unit_test_setup_teardown(timing_needs_devices_that_can, set_up, tear_down),
