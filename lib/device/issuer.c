@@ -233,7 +233,7 @@ static int measure(ovl_issuer_t *issuer, uint32_t lane, const ovl_watch_t *watch
     return 0;
   int r = ovl_tracks_times(tracks_of(issuer, stage->stage), lane, watch->mark, &start, &end);
   if (r != 0)
-    return r;
+    return r == OVL_PENDING ? OVL_EBADRESULT : r; /* nobody would ask again */
   uv_mutex_lock(&issuer->mutex);
   ovl_times_add(&issuer->times, stage->stage, start, end);
   uv_mutex_unlock(&issuer->mutex);
