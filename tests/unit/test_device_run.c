@@ -537,6 +537,10 @@ static void a_device_that_fails_is_told(void **state) {
   paper->query_error = 719;
   run(p, 20, OVL_EBADRESULT);
   assert_failure(p, OVL_EBADRESULT, 719, 2, 0);
+  ovl_stage_stats_t stage;
+  ovl_stage_stats_init(&stage);
+  assert_int_equal(ovl_pipeline_stage_stats(p, (ovl_stage_t){2}, &stage), 0);
+  assert_int_equal(stage.failed, stage.ops); /* none was done */
   ovl_pipeline_close(p, NULL);
 }
 
