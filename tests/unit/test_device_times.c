@@ -259,6 +259,7 @@ static ovl_pipeline_t *make(ovl_device_timing_t timing, ovl_on_error_t on_error)
   add_stage(p, add_stream(p, OVL_ROLE_COMPUTE), put, NULL);
   add_stage(p, add_stream(p, OVL_ROLE_COMM), put, NULL);
   add_stage(p, add_lane(p, OVL_LANE_POOL, 1), work, NULL);
+  (void)add_stream(p, OVL_ROLE_OTHER); /* with nothing to do */
   return p;
 }
 
