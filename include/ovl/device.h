@@ -63,8 +63,9 @@ typedef struct ovl_device {
   int (*is_capturing)(void *context, void *stream, int *capturing);
 
   /* *ns: from when the stream came to `start` to when it, or another stream of the device, came to `end`, in nanoseconds; 0 if it
-   * was the other way round. Both were made with timing, and are done. cudaEventElapsedTime; clGetEventProfilingInfo. Called by a
-   * thread of libuv's pool, after `enter`. NULL: the device cannot tell, and OVL_DEVICE_TIMING_ALL is refused. */
+   * was the other way round. Both were made with timing, and are done. An error fails the op, though its work is done; there is no
+   * OVL_PENDING. cudaEventElapsedTime; clGetEventProfilingInfo. Called by a thread of libuv's pool, after `enter`. NULL: the
+   * device cannot tell, and OVL_DEVICE_TIMING_ALL is refused. */
   int (*elapsed)(void *context, void *start, void *end, uint64_t *ns);
 } ovl_device_t;
 

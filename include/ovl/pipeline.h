@@ -184,7 +184,8 @@ typedef struct ovl_stage_options {
   void *data;          /* op->data */
   uint64_t timeout_ns; /* an op in flight for longer fails with OVL_ETIMEDOUT; 0: never. On a device lane
                           it counts from when the op was issued, or from when the host last saw an op of that
-                          lane end, whichever was later. Seen by a timer of the loop, so in whole milliseconds, rounded up. The op's slot is not
+                          lane end, whichever was later; behind another op there that has a timeout and has not ended
+                          it does not count yet. Seen by a timer of the loop, so in whole milliseconds, rounded up. The op's slot is not
                           reused before the op has really ended. */
   uint64_t cost_ns;    /* a hint of how long an op takes, for simulations and planned orders; 0: 1 ns */
   ovl_cost_cb cost; /* the same from a callback; NULL: cost_ns. Called by start, simulate and fingerprint */

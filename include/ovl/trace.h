@@ -5,7 +5,8 @@
  * A pipeline keeps the records of its last `trace` ops that ended (ovl_pipeline_options_t); a simulation those that
  * ovl_simulation_t.trace has room for. An op's record is written when the op ends; ops that were skipped have none.
  * Ops on device lanes have one only with device_timing, when the host has learned that they ended: their times are the device's,
- * counted from an event that was recorded as the run started, and ready_ns is start_ns.
+ * counted from an event that was recorded as the run started (early by as long as its stream was still busy then), and
+ * ready_ns is start_ns.
  * A new run begins with none. Recording takes no lock and no memory beyond what is there when the run starts. */
 #ifndef OVL_TRACE_H
 #define OVL_TRACE_H

@@ -10,6 +10,11 @@ uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage) {
   return skipped < ended ? skipped : ended; /* the last may not have ended yet */
 }
 
+uint64_t ovl_devices_failed(const ovl_pipeline_t *p, uint32_t stage) {
+  uint32_t watch = p->devices != NULL ? p->devices->issue.watches[stage] : OVL_NO_WATCH;
+  return watch != OVL_NO_WATCH ? p->exec.core.tally.stages[watch].failed : 0;
+}
+
 typedef struct look {
   uint32_t index;
   void *into;

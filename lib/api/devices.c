@@ -130,8 +130,6 @@ static bool is_stopped(const ovl_pipeline_t *p) {
 
 static void count_deadline(ovl_op_t *op, bool now) {
   ovl_executor_t *x = &op->pipeline->exec;
-  if (x->stage_hooks[op->stage.id - 1].timeout_ns == 0)
-    return;
   ovl_lock(ovl_exec_lock_of(x));
   ovl_exec_count_deadline(x, ovl_core_op_of(op), now ? ovl_clock_now(&x->clock) : UINT64_MAX);
   ovl_unlock(ovl_exec_lock_of(x));

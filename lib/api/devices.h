@@ -26,6 +26,9 @@ void ovl_devices_free(ovl_devices_t *devices, const ovl_memory_t *memory);
 /* Ops of a stage that count as run in the core, and were skipped: their callback was left out. With the lock. */
 uint64_t ovl_devices_skipped(const ovl_pipeline_t *p, uint32_t stage);
 
+/* Ops of a stage that failed once they had been issued. With the lock. */
+uint64_t ovl_devices_failed(const ovl_pipeline_t *p, uint32_t stage);
+
 /* Adds what the devices have said of when their ops ran. With the lock. */
 void ovl_devices_correct(const ovl_pipeline_t *p, ovl_stats_t *s); /* and takes away what is not known */
 void ovl_devices_add_lane_times(const ovl_pipeline_t *p, uint32_t lane, ovl_lane_stats_t *s);

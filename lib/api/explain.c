@@ -43,7 +43,7 @@ static bool is_on_device(const ovl_view_t *v, uint32_t lane) {
 }
 
 static void tell_device_lane(const ovl_view_t *v, uint32_t index, const ovl_lane_stats_t *lane) {
-  if (lane->timed_ops > 0)
+  if (v->p->options.device_timing == OVL_DEVICE_TIMING_ALL)
     ovl_note_add(v->text, "lane \"%.100s\": busy %.0f %%, as its device says\n", ovl_lane_name(v->p, index),
                  percent(lane->busy_ns, lane));
   else
@@ -225,7 +225,7 @@ uint64_t ovl_view_mean(const ovl_view_t *v, uint32_t stage) {
   ovl_stage_stats_t s;
   ovl_stage_stats_init(&s);
   ovl_pipeline_stage_stats(v->p, (ovl_stage_t){stage + 1}, &s);
-  return s.ops > 0 ? s.total_ns / s.ops : 0;
+  return s.timed_ops > 0 ? s.total_ns / s.timed_ops : 0;
 }
 
 static void explain(ovl_view_t *v) {

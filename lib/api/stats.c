@@ -96,6 +96,9 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
     ovl_stats_of_stage(&p->exec.core, stage.id - 1, &s);
     s.ops -= ovl_devices_skipped(p, stage.id - 1);
     s.skipped += ovl_devices_skipped(p, stage.id - 1);
+    s.failed += ovl_devices_failed(p, stage.id - 1);
+    if (s.failed > s.ops) /* once by its callback, and again by the device */
+      s.failed = s.ops;
     ovl_stats_scale_stage(&s, ovl_run_correction(&p->exec));
     if (ovl_pipeline_lane_device(p, p->plan->stages[stage.id - 1].lane)->given != NULL)
       ovl_devices_add_stage_times(p, stage.id - 1, &s);

@@ -10,6 +10,10 @@
 
 /* ---- set-up ---------------------------------------------------------------------------------------------------------- */
 
+static uint32_t lane_of(const ovl_issuer_t *issuer, uint32_t stage) {
+  return issuer->plan->stages[stage].lane;
+}
+
 static int tables_init(ovl_issuer_t *issuer) {
   const ovl_issue_t *issue = issuer->issue;
   const ovl_memory_t *memory = &issuer->memory;
@@ -28,6 +32,7 @@ static int tables_init(ovl_issuer_t *issuer) {
   for (uint32_t s = 0; s < issue->user_stages; s++) {
     issuer->stages[s].issuer = issuer;
     issuer->stages[s].stage = s;
+    issuer->queues[lane_of(issuer, s)].deadlines |= issuer->plan->stages[s].deadline;
   }
   return 0;
 }
@@ -43,7 +48,7 @@ int ovl_issuer_init(ovl_issuer_t *issuer, const ovl_issue_t *issue, const ovl_pl
   issuer->timed = timed;
   int r = tables_init(issuer);
   if (r == 0 && timed)
-    r = ovl_times_init(&issuer->times, plan, issuer->ahead, memory);
+    r = ovl_times_init(&issuer->times, plan, lanes, issuer->ahead, memory);
   if (r == 0)
     r = uv_mutex_init(&issuer->mutex);
   issuer->mutex_made = r == 0;
@@ -95,28 +100,30 @@ static int make_tracks(ovl_issuer_t *issuer) {
   return r;
 }
 
+/* Others may be looking at its times. */
+static void forget_last_run(ovl_issuer_t *issuer) {
+  issuer->stopped_at = 0;
+  for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
+    atomic_store(&issuer->stages[s].skipped, 0);
+  uv_mutex_lock(&issuer->mutex);
+  if (issuer->timed)
+    ovl_times_reset(&issuer->times);
+  uv_mutex_unlock(&issuer->mutex);
+}
+
 int ovl_issuer_begin(ovl_issuer_t *issuer, ovl_mode_t mode, void *after, uint32_t *lane) {
   for (*lane = 0; *lane < issuer->issue->user_lanes; ++*lane)
     if (captures(&issuer->lanes[*lane]))
       return OVL_ECAPTURE;
   int r = make_tracks(issuer);
-  if (r != 0)
-    return r;
-  issuer->stopped_at = 0;
-  for (uint32_t s = 0; s < issuer->issue->user_stages; s++)
-    atomic_store(&issuer->stages[s].skipped, 0);
-  if (issuer->timed)
-    ovl_times_reset(&issuer->times);
   for (uint32_t k = 0; r == 0 && k < issuer->issue->domain_count; k++)
     r = ovl_tracks_begin_run(&issuer->tracks[k], mode, issuer->lanes, after);
+  if (r == 0)
+    forget_last_run(issuer);
   return r;
 }
 
 /* ---- issuing --------------------------------------------------------------------------------------------------------- */
-
-static uint32_t lane_of(const ovl_issuer_t *issuer, uint32_t stage) {
-  return issuer->plan->stages[stage].lane;
-}
 
 static ovl_tracks_t *tracks_of(const ovl_issuer_t *issuer, uint32_t stage) {
   return &issuer->tracks[issuer->issue->domains[lane_of(issuer, stage)]];
@@ -157,16 +164,17 @@ int ovl_issuer_put(ovl_op_t *op) {
 
 /* ---- watching -------------------------------------------------------------------------------------------------------- */
 
-/* Watches of one lane may begin in another order than that in which their stages were issued, if seldom.
- * True: it is the first. */
-static bool enter_queue(ovl_watch_queue_t *queue, ovl_watch_t *watch) {
+/* Watches of one lane may begin in another order than that in which their stages were issued, if seldom. */
+static void enter_queue(ovl_issuer_t *issuer, uint32_t lane, ovl_watch_t *watch) {
+  ovl_watch_queue_t *queue = &issuer->queues[lane];
+  uv_mutex_lock(&issuer->mutex);
   watch->before = queue->last;
   while (watch->before != NULL && watch->before->mark->position > watch->mark->position)
     watch->before = watch->before->before;
   watch->after = watch->before != NULL ? watch->before->after : queue->first;
   *(watch->before != NULL ? &watch->before->after : &queue->first) = watch;
   *(watch->after != NULL ? &watch->after->before : &queue->last) = watch;
-  return watch->before == NULL;
+  uv_mutex_unlock(&issuer->mutex);
 }
 
 static ovl_watch_t *first_of(ovl_issuer_t *issuer, uint32_t lane) {
@@ -179,9 +187,52 @@ static ovl_watch_t *first_of(ovl_issuer_t *issuer, uint32_t lane) {
 static void leave_queue(ovl_issuer_t *issuer, uint32_t lane, const ovl_watch_t *watch) {
   ovl_watch_queue_t *queue = &issuer->queues[lane];
   uv_mutex_lock(&issuer->mutex);
+  if (queue->counted == watch)
+    queue->counted = NULL;
   *(watch->before != NULL ? &watch->before->after : &queue->first) = watch->after;
   *(watch->after != NULL ? &watch->after->before : &queue->last) = watch->before;
   uv_mutex_unlock(&issuer->mutex);
+}
+
+static bool has_deadline(const ovl_issuer_t *issuer, const ovl_watch_t *watch) {
+  const ovl_issuer_stage_t *stage = watch->op->data;
+  return issuer->plan->stages[stage->stage].deadline;
+}
+
+/* Finds whose deadline counts; whose did so far, in *before. */
+static ovl_watch_t *find_counted(ovl_issuer_t *issuer, uint32_t lane, ovl_watch_t **before) {
+  ovl_watch_queue_t *queue = &issuer->queues[lane];
+  uv_mutex_lock(&issuer->mutex);
+  ovl_watch_t *first = queue->first;
+  while (first != NULL && !has_deadline(issuer, first))
+    first = first->after;
+  *before = queue->counted;
+  queue->counted = first;
+  uv_mutex_unlock(&issuer->mutex);
+  return first;
+}
+
+static bool is_counted(ovl_issuer_t *issuer, uint32_t lane, const ovl_watch_t *watch) {
+  uv_mutex_lock(&issuer->mutex);
+  bool counted = issuer->queues[lane].counted == watch;
+  uv_mutex_unlock(&issuer->mutex);
+  return counted;
+}
+
+/* After a watch of the lane has begun, or ended: then the deadline counts anew, for until now the stream was busy with that.
+ * Watches may begin side by side: one that was overtaken before its deadline counted has to see that. */
+static void count_deadlines(ovl_issuer_t *issuer, uint32_t lane, bool ended) {
+  ovl_watch_t *before, *counted;
+  if (!issuer->queues[lane].deadlines)
+    return;
+  counted = find_counted(issuer, lane, &before);
+  if (before != NULL && before != counted)
+    issuer->count_deadline(before->op, false);
+  if (counted == NULL || (before == counted && !ended))
+    return;
+  issuer->count_deadline(counted->op, true);
+  if (!is_counted(issuer, lane, counted))
+    issuer->count_deadline(counted->op, false);
 }
 
 /* No mark: nothing of it could be put down. */
@@ -194,12 +245,10 @@ int ovl_issuer_watch(ovl_op_t *op) {
   size_t row = op->stage.id - 1 - issuer->issue->user_stages;
   ovl_watch_t *watch = &issuer->watches[row * issuer->ahead + op->microbatch % issuer->ahead];
   *watch = (ovl_watch_t){.op = op, .mark = mark};
-  issuer->count_deadline(op, false);
-  uv_mutex_lock(&issuer->mutex);
-  bool first = enter_queue(&issuer->queues[lane_of(issuer, stage->stage)], watch);
-  uv_mutex_unlock(&issuer->mutex);
-  if (first)
-    issuer->count_deadline(op, true);
+  if (has_deadline(issuer, watch))
+    issuer->count_deadline(op, false);
+  enter_queue(issuer, lane_of(issuer, stage->stage), watch);
+  count_deadlines(issuer, lane_of(issuer, stage->stage), false);
   return OVL_PENDING;
 }
 
@@ -227,7 +276,7 @@ static int measure(ovl_issuer_t *issuer, uint32_t lane, const ovl_watch_t *watch
     return 0;
   int r = ovl_tracks_times(tracks_of(issuer, stage->stage), lane, watch->mark, &start, &end);
   if (r != 0)
-    return r;
+    return r == OVL_PENDING ? OVL_EBADRESULT : r; /* nobody would ask again */
   uv_mutex_lock(&issuer->mutex);
   ovl_times_add(&issuer->times, stage->stage, start, end);
   uv_mutex_unlock(&issuer->mutex);
@@ -244,7 +293,6 @@ void ovl_issuer_times(ovl_issuer_t *issuer, bool over, void (*look)(const ovl_ti
   uv_mutex_unlock(&issuer->mutex);
 }
 
-/* The next one's deadline counts from here: until now the stream was busy with this. */
 static void poll_lane(ovl_issuer_t *issuer, uint32_t lane, bool over) {
   for (ovl_watch_t *watch; (watch = first_of(issuer, lane)) != NULL;) {
     int result = ask(issuer, issuer->lanes[lane].device, watch, over);
@@ -254,9 +302,7 @@ static void poll_lane(ovl_issuer_t *issuer, uint32_t lane, bool over) {
       result = measure(issuer, lane, watch);
     leave_queue(issuer, lane, watch);
     (void)ovl_op_complete(watch->op, result); /* the one completion of this op */
-    watch = first_of(issuer, lane);
-    if (watch != NULL)
-      issuer->count_deadline(watch->op, true);
+    count_deadlines(issuer, lane, true);
   }
 }
 

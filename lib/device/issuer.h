@@ -29,9 +29,11 @@ typedef struct ovl_watch {
   struct ovl_watch *before, *after;
 } ovl_watch_t;
 
-/* A stream does one thing after another: so only the first is asked for. */
+/* A stream does one thing after another: so only the first is asked for, and of those with a deadline only the first's counts. */
 typedef struct ovl_watch_queue {
   ovl_watch_t *first, *last;
+  ovl_watch_t *counted; /* whose deadline counts; NULL: there is none */
+  bool deadlines;       /* a stage of the lane has one */
 } ovl_watch_queue_t;
 
 typedef struct ovl_issuer {
@@ -46,7 +48,7 @@ typedef struct ovl_issuer {
   bool (*is_stopped)(const ovl_pipeline_t *p); /* has the run been? */
   void (*tell)(ovl_op_t *op, uint32_t stage, uint64_t start,
                uint64_t end);                     /* of a watch: when the op of the user's stage ran */
-  void (*count_deadline)(ovl_op_t *op, bool now); /* of a watch: from now on; else not yet */
+  void (*count_deadline)(ovl_op_t *op, bool now); /* of a watch with one: from now on; else not yet */
   uint64_t stopped_at;                            /* seen by the poll hook, which alone uses it; 0: not yet */
   atomic_bool abandoned;                          /* some work has been given up */
 

@@ -12,8 +12,16 @@ static uint32_t stages_on(const ovl_plan_t *plan, uint32_t lane) {
   return plan->lane_first[lane + 1] - plan->lane_first[lane];
 }
 
+static uint32_t clock_of(const ovl_track_lane_t *lanes, uint32_t lane) {
+  uint32_t first = 0;
+  while (lanes[first].device != lanes[lane].device)
+    first++;
+  return first;
+}
+
 /* One lane is ahead of another by no more than the host is behind, twice: what has ended, and what has not. */
-static int rings_init(ovl_times_t *times, uint32_t ahead, const ovl_memory_t *memory) {
+static int rings_init(ovl_times_t *times, const ovl_track_lane_t *lanes, uint32_t ahead,
+                      const ovl_memory_t *memory) {
   const ovl_plan_t *plan = times->plan;
   uint32_t deep, all;
   if (__builtin_mul_overflow(ahead, 2U, &deep) || __builtin_mul_overflow(deep, plan->stage_count, &all))
@@ -23,18 +31,21 @@ static int rings_init(ovl_times_t *times, uint32_t ahead, const ovl_memory_t *me
     return OVL_ENOMEM;
   for (uint32_t l = 0, at = 0; l < plan->lane_count; l++) {
     times->lanes[l].spans = &times->spans[at];
-    times->lanes[l].capacity = deep * stages_on(plan, l);
+    times->lanes[l].clock = clock_of(lanes, l);
+    times->lanes[l].capacity = lanes[l].device != NULL ? deep * stages_on(plan, l) : 0;
     at += times->lanes[l].capacity;
   }
   return 0;
 }
 
-int ovl_times_init(ovl_times_t *times, const ovl_plan_t *plan, uint32_t ahead, const ovl_memory_t *memory) {
+int ovl_times_init(ovl_times_t *times, const ovl_plan_t *plan, const ovl_track_lane_t *lanes, uint32_t ahead,
+                   const ovl_memory_t *memory) {
   memset(times, 0, sizeof *times);
   times->plan = plan;
   times->stages = ovl_memory_array(memory, plan->stage_count, sizeof *times->stages);
   times->lanes = ovl_memory_array(memory, plan->lane_count, sizeof *times->lanes);
-  int r = times->stages == NULL || times->lanes == NULL ? OVL_ENOMEM : rings_init(times, ahead, memory);
+  int r =
+      times->stages == NULL || times->lanes == NULL ? OVL_ENOMEM : rings_init(times, lanes, ahead, memory);
   if (r != 0)
     ovl_times_finish(times, memory);
   return r;
@@ -54,7 +65,7 @@ void ovl_times_reset(ovl_times_t *times) {
     ovl_times_lane_t *lane = &times->lanes[l];
     lane->first = lane->count = 0;
     lane->inside = false;
-    lane->until = 0;
+    lane->until = lane->behind = 0;
   }
 }
 
@@ -109,16 +120,27 @@ static void settle(ovl_times_t *times, bool whatever) {
 
 void ovl_times_flush(ovl_times_t *times) { settle(times, true); }
 
+/* Clocks of devices are coarse, so ops may seem to have run at once that ran one after another: each takes what it took. And a
+ * clock that began late, for its stream was busy when the run began, is so far behind that others cannot wait for it:
+ * it is put forward to them. So all of what a device says counts. */
+static ovl_span_t place(ovl_times_t *times, const ovl_times_lane_t *lane, uint64_t start, uint64_t duration) {
+  uint64_t since = times->roles.roles_since, *behind = &times->lanes[lane->clock].behind;
+  if (lane->until < since && start + *behind < since)
+    *behind = since - start;
+  uint64_t from = start + *behind > lane->until ? start + *behind : lane->until;
+  return (ovl_span_t){.start = from, .end = from + duration};
+}
+
 void ovl_times_add(ovl_times_t *times, uint32_t stage, uint64_t start, uint64_t end) {
   uint32_t index = times->plan->stages[stage].lane;
+  uint64_t duration = end > start ? end - start : 0;
   ovl_times_lane_t *lane = &times->lanes[index];
-  ovl_tally_stage(&times->stages[stage], end > start ? end - start : 0, 0);
+  ovl_tally_stage(&times->stages[stage], duration, 0);
   if (!has_role(times, index))
     return;
   if (lane->count == lane->capacity)
     settle(times, true);
-  ovl_span_t span = {.start = start > lane->until ? start : lane->until}; /* clocks of devices are coarse */
-  span.end = end > span.start ? end : span.start;
+  const ovl_span_t span = place(times, lane, start, duration);
   lane->spans[(lane->first + lane->count++) % lane->capacity] = span;
   lane->until = span.end;
   settle(times, false);

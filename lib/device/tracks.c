@@ -52,6 +52,7 @@ static void begin(ovl_tracks_t *tracks, ovl_mode_t mode, const ovl_track_lane_t 
   const ovl_plan_t *plan = tracks->plan;
   tracks->graph = &plan->graphs[mode];
   tracks->current = NULL;
+  tracks->lost = false;
   ovl_plan_find_ends(plan, tracks->graph, tracks->source, tracks->sink);
   memset(tracks->marks, 0, (size_t)plan->stage_count * tracks->ring * sizeof *tracks->marks);
   memset(tracks->waited, 0, (size_t)plan->lane_count * plan->lane_count * sizeof *tracks->waited);
@@ -125,7 +126,8 @@ static const ovl_mark_t *last_of_slot(const ovl_tracks_t *tracks, uint32_t slot)
 }
 
 void *ovl_tracks_slot(const ovl_tracks_t *tracks, uint32_t slot) {
-  const ovl_mark_t *last = tracks->ended && tracks->set == OVL_EAGER ? last_of_slot(tracks, slot) : NULL;
+  bool known = tracks->ended && tracks->set == OVL_EAGER && !tracks->lost;
+  const ovl_mark_t *last = known ? last_of_slot(tracks, slot) : NULL;
   return last != NULL && last->event != NULL ? last->event : ovl_tracks_end(tracks);
 }
 
@@ -270,9 +272,10 @@ int ovl_tracks_after(ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) 
                        .start = tracks->start};
   tracks->start = NULL;
   int r = mark->event != NULL ? record(tracks, lane->device, mark->event, lane->stream) : 0;
-  if (r != 0)
+  if (r != 0) {
     mark->name = 0; /* who waits for it waits for all */
-  else if (mark->event != NULL) {
+    tracks->lost = true;
+  } else if (mark->event != NULL) {
     lane->marked = lane->issued;
     lane->marked_event = mark->event;
   }

@@ -75,6 +75,7 @@ typedef struct ovl_tracks {
   void *fork[OVL_EVENT_SETS];    /* on the origin, before all */
   void *end;                     /* on the origin, behind the eager call before */
   bool ended;                    /* there was one */
+  bool lost;                     /* in this call something was put down that has no event behind it */
   void *after;                   /* of a run: what all comes after, or NULL */
   bool origins;                  /* calls have one */
   int set;

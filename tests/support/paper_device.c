@@ -52,8 +52,10 @@ static void event_destroy(void *context, void *event) {
 }
 
 static int injected(paper_t *paper) {
-  if (paper->fail_after == 0)
+  if (paper->fail_after == 0) {
+    paper->fail_after -= paper->fail_once != 0;
     return paper->fail_with;
+  }
   paper->fail_after -= paper->fail_after > 0;
   return 0;
 }

@@ -60,6 +60,7 @@ struct paper {
   int invalid;    /* ... and whether it fails */
   int fail_after; /* this many records and waits succeed, the next one returns fail_with; -1: all succeed */
   int fail_with;  /* ... and has no effect */
+  int fail_once;  /* and those after it succeed */
   int blind;      /* records and waits are only counted: streams may be any handles */
   uint32_t patience;             /* an event is done when it has been asked for that often after its record */
   atomic_int hold;               /* not 0: none is done */

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <uv.h>
 
+#include "api/devices.h"
+#include "api/pipeline.h"
 #include "support/describe.h"
 #include "support/paper_device.h"
 #include "support/random_edges.h"
@@ -535,6 +537,10 @@ static void a_device_that_fails_is_told(void **state) {
   paper->query_error = 719;
   run(p, 20, OVL_EBADRESULT);
   assert_failure(p, OVL_EBADRESULT, 719, 2, 0);
+  ovl_stage_stats_t stage;
+  ovl_stage_stats_init(&stage);
+  assert_int_equal(ovl_pipeline_stage_stats(p, (ovl_stage_t){2}, &stage), 0);
+  assert_int_equal(stage.failed, stage.ops); /* none was done */
   ovl_pipeline_close(p, NULL);
 }
 
@@ -725,6 +731,69 @@ static void work_that_never_ends_is_abandoned(void **state) {
   }
 }
 
+/* What is in front of an op may never end, and nobody said how long it may take: the op's own deadline counts. */
+static void deadlines_count_behind_what_has_none(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(0);
+  options.abandon_ns = 20000000;
+  options.device_timing = OVL_DEVICE_TIMING_ALL; /* so that the host asks for all of them */
+  ovl_pipeline_t *p = begin_shape(2, &options);
+  ovl_lane_t lane = add_device_lane(p, 0);
+  add_stage(p, lane, put, NULL);
+  ovl_stage_options_t stage = stage_options(lane, put, NULL);
+  stage.timeout_ns = 5000000;
+  add_stage_with(p, &stage);
+  unwatched = true;
+  atomic_store(&paper->hold, 1);
+  run(p, 10, OVL_ETIMEDOUT);
+  assert_int_equal(failure_of(p).stage.id, 2);
+  ovl_pipeline_close(p, NULL);
+  paper->events_ended = paper->events_made; /* they are left to the device */
+}
+
+static ovl_op_t watched[2];
+static bool counts[2], overtakes_late;
+
+/* Perhaps by a thread that is late: the one in front begins before it has said this. */
+static void note_count(ovl_op_t *op, bool now) {
+  if (overtakes_late && now) {
+    overtakes_late = false;
+    assert_int_equal(ovl_issuer_watch(&watched[0]), OVL_PENDING);
+  }
+  counts[op->microbatch] = now;
+}
+
+/* Watches that begin in another order than their stages: only the first of the stream counts. */
+static void one_deadline_counts_whoever_began_first(void **state) {
+  (void)state;
+  for (int late = 0; late < 2; late++) {
+    set_up(NULL);
+    ovl_pipeline_options_t options = pipeline_options(0);
+    ovl_pipeline_t *p = begin_shape(2, &options);
+    ovl_stage_options_t stage = stage_options(add_device_lane(p, 0), put, NULL);
+    stage.timeout_ns = 1000000000;
+    add_stage_with(p, &stage);
+    unwatched = true;
+    run(p, 2, 0); /* whose marks are still there */
+    ovl_issuer_t *issuer = &p->devices->issuer;
+    issuer->count_deadline = note_count;
+    for (uint32_t i = 0; i < 2; i++) {
+      watched[i] = (ovl_op_t){.microbatch = i, .data = &issuer->stages[0]};
+      watched[i].stage.id = issuer->issue->watches[0] + 1;
+    }
+    overtakes_late = late != 0;
+    assert_int_equal(ovl_issuer_watch(&watched[1]), OVL_PENDING);
+    if (!late)
+      assert_int_equal(ovl_issuer_watch(&watched[0]), OVL_PENDING);
+    assert_true(counts[0] && !counts[1]);
+    paper->patience = 0;
+    ovl_issuer_poll(p, (ovl_lane_t){1}, issuer);
+    assert_true(counts[1]); /* since the first has ended */
+    ovl_pipeline_close(p, NULL);
+    tear_down(NULL);
+  }
+}
+
 /* The hook is called for what fails, and not for what goes well. */
 static void only_runs_that_are_stopped_are_aborted(void **state) {
   (void)state;
@@ -793,6 +862,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_refused_start_leaves_the_statistics_alone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(an_entry_cannot_be_pending, set_up, tear_down),
       cmocka_unit_test(work_that_never_ends_is_abandoned),
+      cmocka_unit_test_setup_teardown(deadlines_count_behind_what_has_none, set_up, tear_down),
+      cmocka_unit_test(one_deadline_counts_whoever_began_first),
       cmocka_unit_test(only_runs_that_are_stopped_are_aborted),
       cmocka_unit_test_setup_teardown(dumps_and_findings_name_the_users_stages, set_up, tear_down),
       cmocka_unit_test_setup_teardown(runs_that_cannot_be_are_refused, set_up, tear_down),

@@ -186,6 +186,43 @@ static void the_device_tells_its_times(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+static atomic_bool looked_enough;
+static atomic_uint looks;
+
+static void look_again(void *pipeline) {
+  while (!atomic_load(&looked_enough)) {
+    ovl_stage_stats_t stage;
+    ovl_stage_stats_init(&stage);
+    (void)ovl_pipeline_stage_stats(pipeline, (ovl_stage_t){1}, &stage);
+    atomic_fetch_add(&wrong, stage.timed_ops > stage.ops);
+    (void)stats_of(pipeline);
+    atomic_fetch_add(&looks, 1);
+  }
+}
+
+/* Also as runs start and end. What a thread may not look at then, a sanitizer says. */
+static void times_may_be_looked_at_by_any_thread(void **state) {
+  (void)state;
+  uv_thread_t looker;
+  ovl_pipeline_options_t options = pipeline_options(WINDOW);
+  options.device_timing = OVL_DEVICE_TIMING_ALL;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  add_stage(p, add_stream(p, 0), run_compute, NULL);
+  add_stage(p, add_stream(p, 1), run_comm, NULL);
+  atomic_store(&looked_enough, false);
+  atomic_store(&looks, 0);
+  assert_int_equal(uv_thread_create(&looker, look_again, p), 0);
+  watchdog_expect("runs that are looked at");
+  do {
+    atomic_store(&sent, 0);
+    assert_int_equal(ovl_pipeline_run(p, MICROBATCHES), 0);
+  } while (atomic_load(&looks) < 100);
+  atomic_store(&looked_enough, true);
+  assert_int_equal(uv_thread_join(&looker), 0);
+  assert_int_equal(atomic_load(&wrong), 0);
+  ovl_pipeline_close(p, NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(slots_are_kept_apart),
@@ -193,6 +230,7 @@ int main(void) {
       cmocka_unit_test(a_device_that_fails_ends_the_run),
       cmocka_unit_test_setup_teardown(deadlines_leave_out_the_time_in_the_queue, set_up, tear_down),
       cmocka_unit_test_setup_teardown(the_device_tells_its_times, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(times_may_be_looked_at_by_any_thread, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }

@@ -21,9 +21,12 @@ typedef struct lanes {
   ovl_stage_desc_t stages[LANES];
   uint32_t first[LANES + 1], on[LANES];
   ovl_plan_t plan;
+  ovl_track_lane_t on_device[LANES];
   ovl_span_t spans[LANES][OPS];
   uint32_t added[LANES];
 } lanes_t;
+
+static const ovl_device_t devices[2];
 
 /* A stage on each lane, but for the last, which has none. */
 static void make_lanes(lanes_t *l, random_source_t *random) {
@@ -32,6 +35,7 @@ static void make_lanes(lanes_t *l, random_source_t *random) {
     l->descs[i] = (ovl_lane_desc_t){.width = 1, .role = (ovl_role_t)random_below(random, 3)};
     l->first[i + 1] = i + 1 < LANES ? i + 1 : i;
     l->on[i] = l->stages[i].lane = i;
+    l->on_device[i].device = &devices[i % 2];
   }
   l->plan = (ovl_plan_t){.lane_count = LANES,
                          .stage_count = LANES - 1,
@@ -99,7 +103,7 @@ static void times_add_up_in_any_order(void **state) {
     ovl_times_t times;
     seed_round(random.state);
     make_lanes(&l, &random);
-    assert_int_equal(ovl_times_init(&times, &l.plan, OPS / 2, &memory), 0);
+    assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, OPS / 2, &memory), 0);
     for (int again = 0; again < 2; again++) {
       ovl_times_reset(&times);
       hear_in_any_order(&times, &l, &random);
@@ -123,13 +127,84 @@ static void a_lane_that_is_silent_holds_up_nothing(void **state) {
   make_lanes(&l, &random);
   l.descs[0].role = OVL_ROLE_COMM;
   l.descs[1].role = OVL_ROLE_COMPUTE;
-  assert_int_equal(ovl_times_init(&times, &l.plan, 1, &memory), 0);
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, 1, &memory), 0);
   for (uint64_t k = 0; k < 100; k++)
     ovl_times_add(&times, 0, 10 * k, 10 * k + 5);
   ovl_times_add(&times, 1, 0, 5); /* long ago */
   ovl_times_flush(&times);
   assert_int_equal(times.stages[0].ops, 100);
   assert_int_equal(times.roles.hidden + times.roles.exposed, 500);
+  ovl_times_finish(&times, &memory);
+}
+
+/* Compute on one device, communication on another. */
+static void make_two_lanes(lanes_t *l) {
+  random_source_t random = {.state = 1};
+  make_lanes(l, &random);
+  for (uint32_t i = 0; i < LANES; i++)
+    l->descs[i].role = i == 0 ? OVL_ROLE_COMPUTE : i == 1 ? OVL_ROLE_COMM : OVL_ROLE_OTHER;
+}
+
+enum { MANY = 100, LATE = 10, TICK = 64 };
+
+/* It is put forward, and stays so. */
+static void a_clock_that_began_late_loses_nothing(void **state) {
+  (void)state;
+  counting_allocator_t allocator = {0};
+  const ovl_memory_t memory = counting_memory(&allocator);
+  lanes_t l;
+  ovl_times_t times;
+  make_two_lanes(&l);
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, 2, &memory), 0);
+  for (uint64_t k = 0; k < MANY; k++) {
+    ovl_times_add(&times, 0, 10 * k, 10 * k + 10);
+    if (k >= LATE)
+      ovl_times_add(&times, 1, 10 * (k - LATE), 10 * (k - LATE) + 7);
+  }
+  ovl_times_flush(&times);
+  assert_int_equal(times.roles.hidden + times.roles.exposed, 7 * (MANY - LATE));
+  assert_true(times.roles.hidden >= 7 * (MANY - 2 * LATE));
+  ovl_times_finish(&times, &memory);
+}
+
+/* It is never heard of, so the others do not wait for it: what they say adds up to the nanosecond, however much it is. */
+static void a_lane_of_the_host_holds_up_nothing(void **state) {
+  (void)state;
+  counting_allocator_t allocator = {0};
+  const ovl_memory_t memory = counting_memory(&allocator);
+  lanes_t l;
+  ovl_times_t times;
+  make_two_lanes(&l);
+  l.descs[2].role = OVL_ROLE_COMPUTE;
+  l.on_device[2].device = NULL;
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, 4, &memory), 0);
+  for (uint64_t k = 0; k < MANY; k++) {
+    ovl_times_add(&times, 0, 10 * k, 10 * k + 5);
+    if (k >= 3)
+      ovl_times_add(&times, 1, 10 * (k - 3), 10 * (k - 3) + 7);
+  }
+  ovl_times_flush(&times);
+  assert_int_equal(times.roles.hidden, 5 * (MANY - 3));
+  assert_int_equal(times.roles.exposed, 2 * (MANY - 3));
+  ovl_times_finish(&times, &memory);
+}
+
+/* Starts are told by a clock that ticks once in a few ops; how long each took is known better. */
+static void a_coarse_clock_loses_nothing(void **state) {
+  (void)state;
+  counting_allocator_t allocator = {0};
+  const ovl_memory_t memory = counting_memory(&allocator);
+  lanes_t l;
+  ovl_times_t times;
+  make_two_lanes(&l);
+  assert_int_equal(ovl_times_init(&times, &l.plan, l.on_device, OPS, &memory), 0);
+  for (uint64_t k = 0; k < MANY; k++)
+    for (uint32_t lane = 0; lane < 2; lane++) {
+      uint64_t start = 10 * k - 10 * k % TICK;
+      ovl_times_add(&times, lane, start, start + (lane == 0 ? 10 : 7));
+    }
+  ovl_times_flush(&times);
+  assert_int_equal(times.roles.hidden + times.roles.exposed, 7 * MANY);
   ovl_times_finish(&times, &memory);
 }
 
@@ -184,6 +259,7 @@ static ovl_pipeline_t *make(ovl_device_timing_t timing, ovl_on_error_t on_error)
   add_stage(p, add_stream(p, OVL_ROLE_COMPUTE), put, NULL);
   add_stage(p, add_stream(p, OVL_ROLE_COMM), put, NULL);
   add_stage(p, add_lane(p, OVL_LANE_POOL, 1), work, NULL);
+  (void)add_stream(p, OVL_ROLE_OTHER); /* with nothing to do */
   return p;
 }
 
@@ -297,6 +373,18 @@ static void explanations_know_what_the_device_said(void **state) {
   }
 }
 
+static void a_refused_start_leaves_the_times_alone(void **state) {
+  (void)state;
+  ovl_pipeline_t *p = make(OVL_DEVICE_TIMING_ALL, OVL_ON_ERROR_STOP);
+  (void)run(p, 0);
+  paper->fail_after = 0; /* the event that times count from */
+  paper->fail_with = 719;
+  ovl_stats_t s = run(p, OVL_EBADRESULT);
+  assert_int_equal(s.hidden_ns, (N - 1) * COMM);
+  assert_int_equal(lane_of(p, 1).busy_ns, N * COMPUTE);
+  ovl_pipeline_close(p, NULL);
+}
+
 /* What was skipped took no time, and is not counted. */
 static void skipped_ops_are_not_timed(void **state) {
   (void)state;
@@ -311,10 +399,16 @@ static void skipped_ops_are_not_timed(void **state) {
 
 static void a_device_that_cannot_say_is_told(void **state) {
   (void)state;
-  ovl_pipeline_t *p = make(OVL_DEVICE_TIMING_ALL, OVL_ON_ERROR_STOP);
-  paper->elapsed_error = 719;
-  (void)run(p, OVL_EBADRESULT);
-  ovl_pipeline_close(p, NULL);
+  const int codes[] = {719, OVL_PENDING}; /* of what is done nothing is pending */
+  for (int i = 0; i < 2; i++) {
+    set_up(NULL);
+    ovl_pipeline_t *p = make(OVL_DEVICE_TIMING_ALL, OVL_ON_ERROR_STOP);
+    paper->elapsed_error = codes[i];
+    (void)run(p, OVL_EBADRESULT);
+    assert_int_equal(failure_of(p).native, i == 0 ? 719 : 0);
+    ovl_pipeline_close(p, NULL);
+    tear_down(NULL);
+  }
 }
 
 static void timing_needs_devices_that_can(void **state) {
@@ -339,12 +433,16 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(times_add_up_in_any_order),
       cmocka_unit_test(a_lane_that_is_silent_holds_up_nothing),
+      cmocka_unit_test(a_clock_that_began_late_loses_nothing),
+      cmocka_unit_test(a_lane_of_the_host_holds_up_nothing),
+      cmocka_unit_test(a_coarse_clock_loses_nothing),
       cmocka_unit_test_setup_teardown(the_device_says_how_long, set_up, tear_down),
       cmocka_unit_test_setup_teardown(without_timing_it_is_not_known, set_up, tear_down),
       cmocka_unit_test_setup_teardown(traces_hold_the_times_of_the_device, set_up, tear_down),
       cmocka_unit_test(explanations_know_what_the_device_said),
+      cmocka_unit_test_setup_teardown(a_refused_start_leaves_the_times_alone, set_up, tear_down),
       cmocka_unit_test_setup_teardown(skipped_ops_are_not_timed, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(a_device_that_cannot_say_is_told, set_up, tear_down),
+      cmocka_unit_test(a_device_that_cannot_say_is_told),
       cmocka_unit_test_setup_teardown(timing_needs_devices_that_can, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -738,6 +738,32 @@ static void random_slots_have_events(void **state) {
   }
 }
 
+static uint64_t calls_of(ovl_pipeline_t *p, uint64_t microbatches) {
+  uint64_t before = paper->records + paper->waits;
+  (void)enqueue_on(p, microbatches, paper_stream(paper, 0));
+  return paper->records + paper->waits - before;
+}
+
+/* Whichever call for an op fails: if it is the record behind one, what was the last in its slot before is not any more. */
+static void slot_events_cover_what_has_no_event(void **state) {
+  enum { JOIN = 3 }; /* two streams and the end */
+  (void)state;
+  for (uint64_t after = 0, calls = 1 + JOIN; after + JOIN < calls; after++) {
+    set_up(NULL);
+    ovl_pipeline_t *p = two_lanes(2, 10, 10);
+    (void)calls_of(p, 6);
+    calls = calls_of(p, 6);
+    paper->fail_after = (int)after;
+    paper->fail_with = 719;
+    paper->fail_once = 1;
+    assert_int_equal(enqueue_on(p, 6, paper_stream(paper, 0)), OVL_EBADRESULT);
+    for (uint32_t w = enqueued_from; w < paper->work_count; w++)
+      assert_true(covers(slot_event(p, paper->works[w].slot), &paper->works[w]));
+    close_pipeline(p);
+    tear_down(NULL);
+  }
+}
+
 static ovl_pipeline_t *asked;
 
 static int ask_inside(ovl_op_t *op) {
@@ -794,6 +820,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(bad_device_lanes_are_refused, set_up, tear_down),
       cmocka_unit_test_setup_teardown(slots_have_events, set_up, tear_down),
       cmocka_unit_test_setup_teardown(random_slots_have_events, set_up, tear_down),
+      cmocka_unit_test(slot_events_cover_what_has_no_event),
       cmocka_unit_test_setup_teardown(slot_events_are_refused, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
