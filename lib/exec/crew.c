@@ -515,9 +515,12 @@ static void runner_main(uv_work_t *work) {
     r->looked_at = false;
     look_around(r, started, now);
     ovl_lock(&x->lock);
-    if (looked_at)
-      ovl_crowd_note(&x->crew.crowd, now - started, waits, waits_after);
     r->calling = 0;
+    ovl_crowd_count(&x->crew.crowd, now - started);
+    if (looked_at) {
+      ovl_crowd_note(&x->crew.crowd, now - started, waits, waits_after);
+      ovl_crowd_judge(&x->crew.crowd, now);
+    }
     ovl_exec_call_returned(x, op, result, now);
     ovl_exec_follow_up(x, true);
     now = make_way(x, now);
@@ -583,6 +586,7 @@ int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory) {
   crew->size = size;
   crew->count = 2 * size;
   crew->park_ns = PARK_NS;
+  ovl_crowd_init(&crew->crowd);
   crew->by_state[OVL_RUNNER_FREE] = crew->count;
   crew->runners = ovl_memory_array(memory, crew->count, sizeof *crew->runners);
   if (crew->runners == NULL)
@@ -609,6 +613,6 @@ void ovl_crew_reset(ovl_crew_t *crew) {
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->waiting_since = crew->wait_ns = 0;
   crew->turn_ns = TURN_NS;
-  ovl_crowd_reset(&crew->crowd);
+  ovl_crowd_begin(&crew->crowd);
   crew->left_idle = 0; /* what it learned of park_ns stays */
 }

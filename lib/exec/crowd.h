@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether more runners than processors would be of any use.
+/* How many runners are of any use.
  *
  * Lanes whose ops wait need a thread each, whatever processors there are. Lanes whose ops compute do not: on fewer
  * processors their threads only take turns, and one that is put aside in the midst of an op holds its lane up. So every
  * now and then a runner looks whether its thread waited for anything during an op. While none of the last did, and they
- * were brief, no more runners are busy than there are processors; one more stands by, and lifts that if an op takes long
- * after all: it may wait for what another op of this run, or of another process, has to do. */
+ * were brief, no more runners are busy than there are processors.
+ *
+ * And ops may be so brief that to hand the lanes' state from one processor to another takes longer than they do: one
+ * runner alone gets more done then. Whether it does is tried for a while, and from time to time again.
+ *
+ * One more stands by meanwhile, and lifts all that if an op takes long after all: it may wait for what another op of this
+ * run, or of another process, has to do. No clock, no lock. */
 #ifndef OVL_EXEC_CROWD_H
 #define OVL_EXEC_CROWD_H
 
@@ -16,19 +21,39 @@
 #define OVL_CROWD_STAND_BY_NS UINT64_C(2000000) /* how often who stands by looks */
 
 typedef struct ovl_crowd {
-  uint32_t processors;   /* 0: not known */
+  uint32_t processors;
   uint32_t computed;     /* ops that were looked at since one that waited or was not brief */
   uint64_t lifted_until; /* time */
   bool stands_by;        /* somebody does */
+
+  /* How ops go on, by spans of time. */
+  uint64_t since; /* this one began; 0: with the next look */
+  uint64_t ops, took;
+  bool alone;         /* one runner is to do all */
+  bool tries;         /* this span shows what the other way brings */
+  uint32_t spans;     /* since that was last tried */
+  uint64_t before_ns; /* from one op to the next, in the span before that trial */
 } ovl_crowd_t;
 
-void ovl_crowd_reset(ovl_crowd_t *crowd);
+void ovl_crowd_init(ovl_crowd_t *crowd);
+
+/* A run begins: what was learned stays. */
+void ovl_crowd_begin(ovl_crowd_t *crowd);
 
 /* How often this thread has waited; 0 where the system does not say, and then they all count as waiting. */
 uint64_t ovl_crowd_waits(void);
 
 /* An op was looked at: it took so long, and `before` and `after` it the thread had waited so often. */
 void ovl_crowd_note(ovl_crowd_t *crowd, uint64_t took, uint64_t before, uint64_t after);
+
+/* Each op. */
+static inline void ovl_crowd_count(ovl_crowd_t *crowd, uint64_t took) {
+  crowd->ops++;
+  crowd->took += took;
+}
+
+/* Every ms or so: judges the span that ends. */
+void ovl_crowd_judge(ovl_crowd_t *crowd, uint64_t now);
 
 /* An op turned out to take long: for a while all are welcome. */
 void ovl_crowd_lift(ovl_crowd_t *crowd, uint64_t now);

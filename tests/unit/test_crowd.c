@@ -17,7 +17,7 @@
 
 static ovl_crowd_t crowd_that(unsigned computed) {
   ovl_crowd_t crowd;
-  ovl_crowd_reset(&crowd);
+  ovl_crowd_init(&crowd);
   crowd.processors = 3;
   for (unsigned i = 0; i < computed; i++)
     ovl_crowd_note(&crowd, 5 * US, 7, 7);
@@ -55,6 +55,67 @@ static void it_is_lifted_for_a_while(void **state) {
   ovl_crowd_lift(&crowd, 1000);
   assert_false(ovl_crowd_is_full(&crowd, 9, 1001));
   assert_true(ovl_crowd_is_full(&crowd, 9, 1000 + 200000 * US));
+}
+
+/* Spans in which ops took so long, and came so long after one another. */
+static void let_pass(ovl_crowd_t *crowd, unsigned spans, uint64_t took, uint64_t gap) {
+  uint64_t now = crowd->since != 0 ? crowd->since : 1;
+  ovl_crowd_judge(crowd, now);
+  for (unsigned s = 0; s < spans; s++) {
+    unsigned ops = (unsigned)(2000 * US / gap);
+    for (unsigned i = 0; i < ops; i++)
+      ovl_crowd_count(crowd, took);
+    now += ops * gap;
+    ovl_crowd_judge(crowd, now);
+  }
+}
+
+static bool one_is_enough(const ovl_crowd_t *crowd) { return ovl_crowd_is_full(crowd, 1, 0); }
+
+/* In turns, and kept if it is better. */
+static void one_alone_is_tried_and_kept_if_better(void **state) {
+  (void)state;
+  ovl_crowd_t crowd = crowd_that(8);
+  let_pass(&crowd, 1, 250, 400); /* alone some 310 could be had */
+  assert_true(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 250, 390); /* not worth it */
+  assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 62, 250, 400);
+  assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 250, 400);
+  assert_true(one_is_enough(&crowd));
+  let_pass(&crowd, 63, 250, 310);
+  assert_true(one_is_enough(&crowd)); /* kept */
+  let_pass(&crowd, 1, 250, 310);
+  assert_false(one_is_enough(&crowd)); /* the others are tried again */
+  let_pass(&crowd, 1, 250, 300);
+  assert_true(one_is_enough(&crowd)); /* and bring no more */
+  let_pass(&crowd, 63, 250, 310);
+  assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 250, 200);
+  assert_false(one_is_enough(&crowd)); /* now they do */
+}
+
+static void one_alone_is_not_tried_for_nothing(void **state) {
+  (void)state;
+  const struct { uint64_t took, gap; } good[] = {{5000, 9000}, {250, 300}, {950, 600}};
+  for (size_t i = 0; i < 3; i++) {
+    ovl_crowd_t crowd = crowd_that(8);
+    for (unsigned s = 0; s < 200; s++) {
+      let_pass(&crowd, 1, good[i].took, good[i].gap);
+      assert_false(one_is_enough(&crowd));
+    }
+  }
+}
+
+static void longer_ops_bring_the_others_back(void **state) {
+  (void)state;
+  ovl_crowd_t crowd = crowd_that(8);
+  let_pass(&crowd, 1, 250, 400);
+  let_pass(&crowd, 5, 250, 310);
+  assert_true(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 1500, 1600);
+  assert_false(one_is_enough(&crowd));
 }
 
 static void a_thread_that_slept_has_waited(void **state) {
@@ -133,6 +194,9 @@ int main(void) {
       cmocka_unit_test(who_computes_needs_a_processor_each),
       cmocka_unit_test(who_waits_does_not),
       cmocka_unit_test(it_is_lifted_for_a_while),
+      cmocka_unit_test(one_alone_is_tried_and_kept_if_better),
+      cmocka_unit_test(one_alone_is_not_tried_for_nothing),
+      cmocka_unit_test(longer_ops_bring_the_others_back),
       cmocka_unit_test(a_thread_that_slept_has_waited),
       cmocka_unit_test(ops_that_wait_for_each_other_find_threads),
   };
