@@ -32,8 +32,10 @@
 #define GRACE_NS UINT64_C(200000)
 #define PARK_NS UINT64_C(2000000)
 #define MOST_PARK_NS UINT64_C(16000000)
-#define AT_ONCE_NS UINT64_C(1000000)   /* from being queued to having a thread, where one was free */
-#define LOOK_NS UINT64_C(1000000)      /* how often a busy runner looks on which processor it is */
+#define AT_ONCE_NS UINT64_C(1000000) /* from being queued to having a thread, where one was free */
+#define LOOK_NS \
+  UINT64_C(1000000) /* how often a busy runner looks on which processor it is, and how ops go on */
+#define SOON_NS UINT64_C(50000)        /* the same while it is learning that */
 #define LONG_NS UINT64_C(20000000)     /* an op that takes longer is not taken for one that computes */
 #define OVERDUE_NS UINT64_C(30000)     /* a runner that was called should be there by then */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
@@ -469,7 +471,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
 /* The kernel may have moved it, or another one, so that two of them share a processor. Ops that take very long leave
  * the kernel time to see that, and most of them do not compute but wait. */
 static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
-  if (now - r->spotted < LOOK_NS)
+  if (now - r->spotted < r->look_ns)
     return;
   r->spotted = now;
   r->looked_at = true; /* the next op */
@@ -516,10 +518,10 @@ static void runner_main(uv_work_t *work) {
     look_around(r, started, now);
     ovl_lock(&x->lock);
     r->calling = 0;
-    ovl_crowd_count(&x->crew.crowd, now - started);
+    ovl_crowd_count(&x->crew.crowd, now - started, now);
     if (looked_at) {
       ovl_crowd_note(&x->crew.crowd, now - started, waits, waits_after);
-      ovl_crowd_judge(&x->crew.crowd, now);
+      r->look_ns = ovl_crowd_is_settled(&x->crew.crowd) ? LOOK_NS : SOON_NS;
     }
     ovl_exec_call_returned(x, op, result, now);
     ovl_exec_follow_up(x, true);

@@ -8,21 +8,27 @@
 #include <sys/resource.h>
 #include <uv.h>
 
-#define ENOUGH 8                      /* ops that have to compute one after another */
-#define LIFTED_NS UINT64_C(100000000) /* for how long */
-#define SPAN_NS UINT64_C(1000000)
-#define SPANS 64         /* from one trial to the next */
-#define TELLING 64       /* a span of fewer ops says nothing */
-#define TINY_NS 1000     /* ops on average below this may be better off on one processor */
-#define ALONE_NS 60      /* what the scheduler takes between two ops of one runner, about */
-#define BETTER_BY 9 / 10 /* or it stays as it is */
+#define ENOUGH 8                     /* ops that have to compute one after another */
+#define LIFTED_NS UINT64_C(10000000) /* for how long */
+#define TELLING 64                   /* a span of fewer ops goes on */
+#define SPANS 16                     /* until the other way is tried, at first, */
+#define MOST_SPANS 1024              /* and after trials that brought nothing */
+#define WAITS_NS 1000                /* so much of what ops take may be that they wait for each other */
+#define BETTER_BY 9 / 10             /* or it stays as it is */
 
 void ovl_crowd_init(ovl_crowd_t *crowd) {
-  *crowd = (ovl_crowd_t){.processors = uv_available_parallelism(), .spans = SPANS};
+  *crowd = (ovl_crowd_t){.processors = uv_available_parallelism(), .patience = SPANS};
+}
+
+static void end_trial(ovl_crowd_t *crowd, bool keep) {
+  crowd->alone ^= crowd->trial != OVL_NO_TRIAL && !keep;
+  crowd->trial = OVL_NO_TRIAL;
+  crowd->spans = 0;
 }
 
 void ovl_crowd_begin(ovl_crowd_t *crowd) {
-  crowd->stands_by = crowd->tries = false;
+  end_trial(crowd, false);
+  crowd->stands_by = false;
   crowd->since = crowd->lifted_until = 0;
 }
 
@@ -46,42 +52,54 @@ void ovl_crowd_note(ovl_crowd_t *crowd, uint64_t took, uint64_t before, uint64_t
 
 /* ---- is one better off alone? ------------------------------------------------------------------------------------- */
 
-static void try_other_way(ovl_crowd_t *crowd, uint64_t gap) {
+static void begin_trial(ovl_crowd_t *crowd, uint64_t gap) {
   crowd->alone = !crowd->alone;
-  crowd->tries = true;
-  crowd->before_ns = gap;
-  crowd->spans = 0;
+  crowd->trial = OVL_TRIAL_BEGINS;
+  crowd->usual_ns = gap;
+}
+
+static void judge_trial(ovl_crowd_t *crowd, uint64_t gap) {
+  bool better = gap < crowd->usual_ns * BETTER_BY;
+  end_trial(crowd, better);
+  if (better)
+    crowd->usual_ns = gap;
+  crowd->patience = better ? SPANS : crowd->patience < MOST_SPANS ? 2 * crowd->patience : MOST_SPANS;
+}
+
+/* Ops are others than they were. */
+static bool is_unusual(const ovl_crowd_t *crowd, uint64_t gap) {
+  return gap > 2 * crowd->usual_ns || gap < crowd->usual_ns / 2;
 }
 
 /* gap: from one op to the next; took: how long one takes, both on average. */
 static void judge(ovl_crowd_t *crowd, uint64_t gap, uint64_t took) {
-  bool was_tried = crowd->tries;
-  crowd->tries = false;
-  crowd->spans++;
-  if (took >= TINY_NS)
-    crowd->alone = false;
-  else if (was_tried && gap >= crowd->before_ns * BETTER_BY)
-    crowd->alone = !crowd->alone;
-  else if (crowd->alone && crowd->spans >= SPANS)
-    try_other_way(crowd, gap);
-  else if (!crowd->alone && crowd->spans >= SPANS && took + ALONE_NS < gap * BETTER_BY)
-    try_other_way(crowd, gap);
+  if (crowd->trial == OVL_TRIAL_BEGINS) { /* others were still coming, or going */
+    crowd->trial = OVL_TRIAL_COUNTS;
+  } else if (crowd->trial == OVL_TRIAL_COUNTS) {
+    judge_trial(crowd, gap);
+  } else if (!crowd->alone && took > gap + WAITS_NS) { /* one could not do it in that time */
+    crowd->spans = 0;
+  } else if (++crowd->spans >= crowd->patience || (crowd->spans >= SPANS && is_unusual(crowd, gap))) {
+    begin_trial(crowd, gap);
+  }
 }
 
 void ovl_crowd_judge(ovl_crowd_t *crowd, uint64_t now) {
-  if (crowd->since != 0 && now - crowd->since < SPAN_NS)
+  if (crowd->since != 0 && crowd->ops < TELLING)
     return;
-  if (crowd->since != 0 && crowd->ops >= TELLING)
+  if (crowd->since != 0 && crowd->computed == ENOUGH)
     judge(crowd, (now - crowd->since) / crowd->ops, crowd->took / crowd->ops);
   crowd->since = now;
   crowd->ops = crowd->took = 0;
 }
 
+bool ovl_crowd_is_settled(const ovl_crowd_t *crowd) { return crowd->computed == ENOUGH; }
+
 /* ---- how many? ---------------------------------------------------------------------------------------------------- */
 
 void ovl_crowd_lift(ovl_crowd_t *crowd, uint64_t now) {
   crowd->lifted_until = now + LIFTED_NS;
-  crowd->alone = crowd->tries = false;
+  end_trial(crowd, false);
 }
 
 bool ovl_crowd_is_full(const ovl_crowd_t *crowd, uint32_t busy, uint64_t now) {

@@ -17,7 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define OVL_CROWD_BRIEF_NS UINT64_C(1000000)    /* an op that takes longer is not brief */
+#define OVL_CROWD_BRIEF_NS UINT64_C(1000000) /* an op that takes longer is not brief */
+#define OVL_CROWD_SPAN_NS UINT64_C(100000)
 #define OVL_CROWD_STAND_BY_NS UINT64_C(2000000) /* how often who stands by looks */
 
 typedef struct ovl_crowd {
@@ -27,12 +28,13 @@ typedef struct ovl_crowd {
   bool stands_by;        /* somebody does */
 
   /* How ops go on, by spans of time. */
-  uint64_t since; /* this one began; 0: with the next look */
+  uint64_t since; /* this one began; 0: it begins with the next look */
   uint64_t ops, took;
-  bool alone;         /* one runner is to do all */
-  bool tries;         /* this span shows what the other way brings */
-  uint32_t spans;     /* since that was last tried */
-  uint64_t before_ns; /* from one op to the next, in the span before that trial */
+  bool alone;                                                      /* one runner is to do all */
+  enum { OVL_NO_TRIAL, OVL_TRIAL_BEGINS, OVL_TRIAL_COUNTS } trial; /* of the other way */
+  uint32_t spans;                                                  /* since the last trial */
+  uint32_t patience;                                               /* how many until the next */
+  uint64_t usual_ns; /* from one op to the next, when that was last looked at */
 } ovl_crowd_t;
 
 void ovl_crowd_init(ovl_crowd_t *crowd);
@@ -46,14 +48,19 @@ uint64_t ovl_crowd_waits(void);
 /* An op was looked at: it took so long, and `before` and `after` it the thread had waited so often. */
 void ovl_crowd_note(ovl_crowd_t *crowd, uint64_t took, uint64_t before, uint64_t after);
 
+/* The span that ends with this is judged. */
+void ovl_crowd_judge(ovl_crowd_t *crowd, uint64_t now);
+
 /* Each op. */
-static inline void ovl_crowd_count(ovl_crowd_t *crowd, uint64_t took) {
+static inline void ovl_crowd_count(ovl_crowd_t *crowd, uint64_t took, uint64_t now) {
   crowd->ops++;
   crowd->took += took;
+  if (now - crowd->since >= OVL_CROWD_SPAN_NS)
+    ovl_crowd_judge(crowd, now);
 }
 
-/* Every ms or so: judges the span that ends. */
-void ovl_crowd_judge(ovl_crowd_t *crowd, uint64_t now);
+/* It is known whether ops compute. */
+bool ovl_crowd_is_settled(const ovl_crowd_t *crowd);
 
 /* An op turned out to take long: for a while all are welcome. */
 void ovl_crowd_lift(ovl_crowd_t *crowd, uint64_t now);

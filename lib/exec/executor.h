@@ -63,6 +63,7 @@ typedef struct ovl_runner {
   struct ovl_runner *relief_of; /* whom it is to relieve, until it has a thread */
   uint64_t called_back;         /* queued then, soon after another had left with nothing to do; 0: not so */
   uint64_t calling;             /* its op started then; 0: it has none */
+  uint64_t look_ns;             /* how long it computes until it looks around; 0: at once */
   bool looked_at;               /* the op is, see crowd.h; its thread alone uses it */
 
   /* Sleeping; its own mutex, taken with or without the lock. */

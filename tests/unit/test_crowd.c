@@ -58,64 +58,84 @@ static void it_is_lifted_for_a_while(void **state) {
 }
 
 /* Spans in which ops took so long, and came so long after one another. */
+static uint64_t time_now;
+
 static void let_pass(ovl_crowd_t *crowd, unsigned spans, uint64_t took, uint64_t gap) {
-  uint64_t now = crowd->since != 0 ? crowd->since : 1;
-  ovl_crowd_judge(crowd, now);
-  for (unsigned s = 0; s < spans; s++) {
-    unsigned ops = (unsigned)(2000 * US / gap);
-    for (unsigned i = 0; i < ops; i++)
-      ovl_crowd_count(crowd, took);
-    now += ops * gap;
-    ovl_crowd_judge(crowd, now);
+  for (unsigned ended = 0; ended < spans;) {
+    uint64_t since = crowd->since;
+    time_now += gap;
+    ovl_crowd_count(crowd, took, time_now);
+    ended += since != 0 && crowd->since != since;
   }
+}
+
+static ovl_crowd_t crowd_at_work(void) {
+  time_now = 1000 * US;
+  return crowd_that(8);
 }
 
 static bool one_is_enough(const ovl_crowd_t *crowd) { return ovl_crowd_is_full(crowd, 1, 0); }
 
-/* In turns, and kept if it is better. */
+/* In turns, less and less often, and kept if it is better. */
 static void one_alone_is_tried_and_kept_if_better(void **state) {
   (void)state;
-  ovl_crowd_t crowd = crowd_that(8);
-  let_pass(&crowd, 1, 250, 400); /* alone some 310 could be had */
+  ovl_crowd_t crowd = crowd_at_work();
+  let_pass(&crowd, 15, 300, 400);
+  assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 300, 400);
+  assert_true(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 300, 500); /* others are still on their way out */
   assert_true(one_is_enough(&crowd));
   let_pass(&crowd, 1, 250, 390); /* not worth it */
   assert_false(one_is_enough(&crowd));
-  let_pass(&crowd, 62, 250, 400);
+  let_pass(&crowd, 31, 300, 400);
   assert_false(one_is_enough(&crowd));
-  let_pass(&crowd, 1, 250, 400);
+  let_pass(&crowd, 1, 300, 400);
   assert_true(one_is_enough(&crowd));
-  let_pass(&crowd, 63, 250, 310);
-  assert_true(one_is_enough(&crowd)); /* kept */
+  let_pass(&crowd, 2 + 15, 250, 310); /* kept */
+  assert_true(one_is_enough(&crowd));
   let_pass(&crowd, 1, 250, 310);
   assert_false(one_is_enough(&crowd)); /* the others are tried again */
-  let_pass(&crowd, 1, 250, 300);
+  let_pass(&crowd, 2, 250, 300);
   assert_true(one_is_enough(&crowd)); /* and bring no more */
-  let_pass(&crowd, 63, 250, 310);
-  assert_false(one_is_enough(&crowd));
-  let_pass(&crowd, 1, 250, 200);
+  let_pass(&crowd, 32, 250, 310);
+  let_pass(&crowd, 2, 250, 200);
   assert_false(one_is_enough(&crowd)); /* now they do */
 }
 
+/* It is for ops that take too long for one to do as many in the time, and where one comes soon after another. */
 static void one_alone_is_not_tried_for_nothing(void **state) {
   (void)state;
-  const struct { uint64_t took, gap; } good[] = {{5000, 9000}, {250, 300}, {950, 600}};
-  for (size_t i = 0; i < 3; i++) {
-    ovl_crowd_t crowd = crowd_that(8);
-    for (unsigned s = 0; s < 200; s++) {
-      let_pass(&crowd, 1, good[i].took, good[i].gap);
-      assert_false(one_is_enough(&crowd));
-    }
+  ovl_crowd_t crowd = crowd_at_work();
+  for (unsigned s = 0; s < 3000; s++) {
+    let_pass(&crowd, 1, 5000, 2600);
+    assert_false(one_is_enough(&crowd));
   }
 }
 
-static void longer_ops_bring_the_others_back(void **state) {
+static void ops_that_become_longer_bring_the_others_back(void **state) {
   (void)state;
-  ovl_crowd_t crowd = crowd_that(8);
-  let_pass(&crowd, 1, 250, 400);
-  let_pass(&crowd, 5, 250, 310);
+  ovl_crowd_t crowd = crowd_at_work();
+  let_pass(&crowd, 16, 300, 400);
+  let_pass(&crowd, 2 + 5, 250, 310);
   assert_true(one_is_enough(&crowd));
-  let_pass(&crowd, 1, 1500, 1600);
+  let_pass(&crowd, 11, 1500, 1600); /* others than usual: a trial */
   assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 2, 1500, 900);
+  assert_false(one_is_enough(&crowd));
+}
+
+static void a_trial_ends_with_its_run(void **state) {
+  (void)state;
+  ovl_crowd_t crowd = crowd_at_work();
+  let_pass(&crowd, 16, 300, 400);
+  assert_true(one_is_enough(&crowd));
+  ovl_crowd_begin(&crowd);
+  assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 16, 300, 400);
+  let_pass(&crowd, 2, 250, 310);
+  ovl_crowd_begin(&crowd);
+  assert_true(one_is_enough(&crowd)); /* what was learned stays */
 }
 
 static void a_thread_that_slept_has_waited(void **state) {
@@ -196,7 +216,8 @@ int main(void) {
       cmocka_unit_test(it_is_lifted_for_a_while),
       cmocka_unit_test(one_alone_is_tried_and_kept_if_better),
       cmocka_unit_test(one_alone_is_not_tried_for_nothing),
-      cmocka_unit_test(longer_ops_bring_the_others_back),
+      cmocka_unit_test(ops_that_become_longer_bring_the_others_back),
+      cmocka_unit_test(a_trial_ends_with_its_run),
       cmocka_unit_test(a_thread_that_slept_has_waited),
       cmocka_unit_test(ops_that_wait_for_each_other_find_threads),
   };
