@@ -32,8 +32,10 @@
 #define GRACE_NS UINT64_C(200000)
 #define PARK_NS UINT64_C(2000000)
 #define MOST_PARK_NS UINT64_C(16000000)
-#define AT_ONCE_NS UINT64_C(1000000)   /* from being queued to having a thread, where one was free */
-#define LOOK_NS UINT64_C(1000000)      /* how often a busy runner looks on which processor it is */
+#define AT_ONCE_NS UINT64_C(1000000) /* from being queued to having a thread, where one was free */
+#define LOOK_NS \
+  UINT64_C(1000000) /* how often a busy runner looks on which processor it is, and how ops go on */
+#define SOON_NS UINT64_C(50000)        /* the same while it is learning that */
 #define LONG_NS UINT64_C(20000000)     /* an op that takes longer is not taken for one that computes */
 #define OVERDUE_NS UINT64_C(30000)     /* a runner that was called should be there by then */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
@@ -55,6 +57,9 @@ static uint32_t work_count(const ovl_executor_t *x) {
 static uint32_t looking(const ovl_crew_t *crew) {
   return crew->by_state[OVL_RUNNER_SPINNING] + crew->by_state[OVL_RUNNER_WOKEN];
 }
+
+/* Runners that want a processor. */
+static uint32_t busy(const ovl_crew_t *crew) { return crew->by_state[OVL_RUNNER_WORKING] + looking(crew); }
 
 static uint32_t live(const ovl_crew_t *crew) {
   return crew->count - crew->by_state[OVL_RUNNER_FREE] - crew->by_state[OVL_RUNNER_LEFT] - crew->leaving;
@@ -87,11 +92,18 @@ static void wake_parked(ovl_crew_t *crew) {
   uv_mutex_unlock(&r->mutex);
 }
 
+/* Nobody is called while enough are busy and one stands by: it sees to it if they are not. */
+static bool are_enough(const ovl_crew_t *crew, uint64_t now) {
+  return crew->crowd.stands_by && ovl_crowd_is_full(&crew->crowd, busy(crew), now);
+}
+
 void ovl_crew_summon(ovl_executor_t *x, bool self) {
   ovl_crew_t *crew = &x->crew;
   uint32_t work = work_count(x), coming = looking(crew) + self;
   if (crew->by_state[OVL_RUNNER_SPINNING] > 0)
     atomic_store_explicit(&x->hint, work, memory_order_relaxed);
+  if (work > coming && are_enough(crew, x->core.now))
+    return;
   for (; work > coming && crew->parked != NULL; coming++) {
     wake_parked(crew);
     x->called = x->core.now;
@@ -382,6 +394,32 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   return false;
 }
 
+/* ---- a runner too many ------------------------------------------------------------------------------------------ */
+
+/* Some op takes longer than those that were looked at. */
+static bool takes_long(const ovl_crew_t *crew, uint64_t now) {
+  for (uint32_t i = 0; i < crew->count; i++)
+    if (crew->runners[i].calling != 0 && now - crew->runners[i].calling > OVL_CROWD_BRIEF_NS)
+      return true;
+  return false;
+}
+
+/* Sleeps, and then looks whether the others get on. */
+static void stand_by(ovl_executor_t *x, ovl_runner_t *r) {
+  ovl_crew_t *crew = &x->crew;
+  crew->crowd.stands_by = true;
+  park(x, r, OVL_CROWD_STAND_BY_NS);
+  crew->crowd.stands_by = false;
+  uint64_t now = ovl_clock_now(&x->clock);
+  if (takes_long(crew, now))
+    ovl_crowd_lift(&crew->crowd, now);
+}
+
+/* It is one too many, itself counted. */
+static bool is_surplus(const ovl_crew_t *crew, uint64_t now) {
+  return ovl_crowd_is_full(&crew->crowd, busy(crew) - 1, now);
+}
+
 static void poll_if_due(ovl_executor_t *x, uint64_t now) {
   if (x->poll_lane_count == 0)
     return;
@@ -406,11 +444,19 @@ static uint32_t preferred_lane(const ovl_executor_t *x, const ovl_runner_t *r) {
 /* The runner's next op, started; NULL: it should leave. */
 static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(x, r, now)) {
+    if (is_surplus(&x->crew, now)) {
+      if (x->crew.crowd.stands_by)
+        return NULL;
+      stand_by(x, r);
+      now = ovl_clock_now(&x->clock);
+      continue;
+    }
     poll_if_due(x, now);
     uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, preferred_lane(x, r));
     if (lane != OVL_NO_LANE) {
       ovl_core_op_t *op = ovl_exec_start_op(x, lane, r->thread, now);
       r->lane = lane;
+      r->calling = op->started;
       if (x->crew.waiting_since != 0)
         account_waiting(&x->crew, work_count(x) > looking(&x->crew), x->core.now);
       return op;
@@ -425,9 +471,10 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
 /* The kernel may have moved it, or another one, so that two of them share a processor. Ops that take very long leave
  * the kernel time to see that, and most of them do not compute but wait. */
 static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
-  if (now - r->spotted < LOOK_NS)
+  if (now - r->spotted < r->look_ns)
     return;
   r->spotted = now;
+  r->looked_at = true; /* the next op */
   if (now - started < LONG_NS)
     ovl_spread_busy(&r->spot);
   else
@@ -461,11 +508,21 @@ static void runner_main(uv_work_t *work) {
   }
   while (op != NULL) {
     uint64_t started = op->started;
+    bool looked_at = r->looked_at;
     ovl_unlock(&x->lock);
+    uint64_t waits = looked_at ? ovl_crowd_waits() : 0;
     int result = ovl_exec_call_op(x, op);
     now = ovl_clock_now(&x->clock); /* the end of this op and the start of the next */
+    uint64_t waits_after = looked_at ? ovl_crowd_waits() : 0;
+    r->looked_at = false;
     look_around(r, started, now);
     ovl_lock(&x->lock);
+    r->calling = 0;
+    ovl_crowd_count(&x->crew.crowd, now - started, now);
+    if (looked_at) {
+      ovl_crowd_note(&x->crew.crowd, now - started, waits, waits_after);
+      r->look_ns = ovl_crowd_is_settled(&x->crew.crowd) ? LOOK_NS : SOON_NS;
+    }
     ovl_exec_call_returned(x, op, result, now);
     ovl_exec_follow_up(x, true);
     now = make_way(x, now);
@@ -531,6 +588,7 @@ int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory) {
   crew->size = size;
   crew->count = 2 * size;
   crew->park_ns = PARK_NS;
+  ovl_crowd_init(&crew->crowd);
   crew->by_state[OVL_RUNNER_FREE] = crew->count;
   crew->runners = ovl_memory_array(memory, crew->count, sizeof *crew->runners);
   if (crew->runners == NULL)
@@ -557,5 +615,6 @@ void ovl_crew_reset(ovl_crew_t *crew) {
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->waiting_since = crew->wait_ns = 0;
   crew->turn_ns = TURN_NS;
+  ovl_crowd_begin(&crew->crowd);
   crew->left_idle = 0; /* what it learned of park_ns stays */
 }

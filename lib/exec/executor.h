@@ -20,6 +20,7 @@
 
 #include "core/core.h"
 #include "exec/clock.h"
+#include "exec/crowd.h"
 #include "exec/lock.h"
 #include "exec/spread.h"
 
@@ -61,6 +62,9 @@ typedef struct ovl_runner {
   bool asked;        /* wants the loop to queue a relief */
   struct ovl_runner *relief_of; /* whom it is to relieve, until it has a thread */
   uint64_t called_back;         /* queued then, soon after another had left with nothing to do; 0: not so */
+  uint64_t calling;             /* its op started then; 0: it has none */
+  uint64_t look_ns;             /* how long it computes until it looks around; 0: at once */
+  bool looked_at;               /* the op is, see crowd.h; its thread alone uses it */
 
   /* Sleeping; its own mutex, taken with or without the lock. */
   uv_mutex_t mutex;
@@ -86,6 +90,7 @@ typedef struct ovl_crew {
   bool short_handed;      /* ready work found no runner: the loop is to call some */
   uint64_t waiting_since; /* ready pool work that no runner is free for, since then; 0: none */
   uint64_t wait_ns;
+  ovl_crowd_t crowd;
 } ovl_crew_t;
 
 /* A lane's side in the executor. */
