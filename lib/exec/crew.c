@@ -404,7 +404,13 @@ static bool takes_long(const ovl_crew_t *crew, uint64_t now) {
   return false;
 }
 
-/* Sleeps, and then looks whether the others get on. */
+/* It is one too many, itself counted. */
+static bool is_surplus(const ovl_crew_t *crew, uint64_t now) {
+  return ovl_crowd_is_full(&crew->crowd, busy(crew) - 1, now);
+}
+
+/* Sleeps, and then looks whether the others get on. If it goes to work itself, nobody stands by, and those who were not
+ * called meanwhile may be needed. */
 static void stand_by(ovl_executor_t *x, ovl_runner_t *r) {
   ovl_crew_t *crew = &x->crew;
   crew->crowd.stands_by = true;
@@ -413,11 +419,8 @@ static void stand_by(ovl_executor_t *x, ovl_runner_t *r) {
   uint64_t now = ovl_clock_now(&x->clock);
   if (takes_long(crew, now))
     ovl_crowd_lift(&crew->crowd, now);
-}
-
-/* It is one too many, itself counted. */
-static bool is_surplus(const ovl_crew_t *crew, uint64_t now) {
-  return ovl_crowd_is_full(&crew->crowd, busy(crew) - 1, now);
+  if (!is_surplus(crew, now))
+    ovl_crew_summon(x, true);
 }
 
 static void poll_if_due(ovl_executor_t *x, uint64_t now) {
