@@ -7,6 +7,7 @@
 typedef struct event {
   uint64_t recorded; /* how often */
   uint64_t done;     /* which of these the stream has come to */
+  uint64_t waits;    /* on streams, which have not passed them */
   uint64_t at;       /* and when, if it is asked for */
   int timing;
 } event_t;
@@ -56,9 +57,11 @@ static void do_task(device_threads_t *device, const task_t *task) {
   else if (task->kind == RECORD) {
     task->event->done = task->record;
     task->event->at = task->event->timing ? uv_hrtime() : 0;
-  } else
+  } else {
     while (task->event->done < task->record)
       uv_cond_wait(&device->changed, &device->mutex);
+    task->event->waits--;
+  }
 }
 
 static void drop_first(device_threads_stream_t *stream) {
@@ -96,8 +99,10 @@ static int put(device_threads_stream_t *stream, task_t task) {
   int failed = device->failed;
   if (task.kind == RECORD)
     task.record = ++task.event->recorded;
-  else if (task.kind == WAIT)
+  else if (task.kind == WAIT) {
     task.record = task.event->recorded;
+    task.event->waits++;
+  }
   *copy = task;
   *stream->last = copy;
   stream->last = &copy->next;
@@ -134,7 +139,7 @@ static void event_destroy(void *context, void *event) {
   device_threads_t *device = context;
   event_t *gone = event;
   uv_mutex_lock(&device->mutex);
-  while (gone->done < gone->recorded)
+  while (gone->done < gone->recorded || gone->waits > 0)
     uv_cond_wait(&device->changed, &device->mutex);
   uv_mutex_unlock(&device->mutex);
   free(gone);
