@@ -3,6 +3,7 @@
 #include "support/paper_device.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/cmocka_all.h"
@@ -169,6 +170,18 @@ void paper_init(paper_t *paper) {
     device->is_capturing = is_capturing;
     device->elapsed = elapsed;
   }
+}
+
+paper_t *paper_make(void) {
+  paper_t *paper = malloc(sizeof *paper);
+  assert_non_null(paper);
+  paper_init(paper);
+  return paper;
+}
+
+void paper_free(paper_t *paper) {
+  assert_int_equal(paper->events_made, paper->events_ended);
+  free(paper);
 }
 
 void *paper_stream(paper_t *paper, int device) {

@@ -73,6 +73,10 @@ struct paper {
 
 void paper_init(paper_t *paper);
 
+/* One from malloc, and its end: all events that were made have been destroyed. */
+paper_t *paper_make(void);
+void paper_free(paper_t *paper);
+
 /* A stream of one of the two devices. */
 void *paper_stream(paper_t *paper, int device);
 

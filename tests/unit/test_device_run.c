@@ -3,7 +3,6 @@
  * whoever has to know on the host that it is done waits until an event says so; slots are not reused too early by either; and
  * what fails is told by the user's names. */
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <uv.h>
 
@@ -55,9 +54,7 @@ static int work(ovl_op_t *op) {
 
 static int set_up(void **state) {
   (void)state;
-  paper = malloc(sizeof *paper);
-  assert_non_null(paper);
-  paper_init(paper);
+  paper = paper_make();
   paper->patience = 3;
   fails = (ovl_stage_t){0};
   unwatched = false;
@@ -71,8 +68,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  assert_int_equal(paper->events_made, paper->events_ended);
-  free(paper);
+  paper_free(paper);
   return 0;
 }
 

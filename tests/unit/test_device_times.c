@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows that what a device says of when its ops ran is added up right: by the sweep alone, for random lanes whose ops are
  * heard of in any order, and in runs on a device on paper, where all durations are known. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "device/times.h"
@@ -227,9 +226,7 @@ static int work(ovl_op_t *op) {
 
 static int set_up(void **state) {
   (void)state;
-  paper = malloc(sizeof *paper);
-  assert_non_null(paper);
-  paper_init(paper);
+  paper = paper_make();
   paper->patience = 2;
   fails = (ovl_stage_t){0};
   return 0;
@@ -237,8 +234,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  assert_int_equal(paper->events_made, paper->events_ended);
-  free(paper);
+  paper_free(paper);
   return 0;
 }
 

@@ -2,7 +2,6 @@
 /* Shows what ovl_pipeline_enqueue puts on the streams, on a device on paper: that every dependency holds whatever the ops
  * take, that the schedule is the one which the theory and the simulator promise, with no more events and waits than that
  * needs; that streams fork and join, also when something fails; and that capturing keeps to its own events. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <uv.h>
@@ -33,17 +32,14 @@ static int do_nothing(ovl_op_t *op) {
 
 static int set_up(void **state) {
   (void)state;
-  paper = malloc(sizeof *paper);
-  assert_non_null(paper);
-  paper_init(paper);
+  paper = paper_make();
   fails_at = 0;
   return 0;
 }
 
 static int tear_down(void **state) {
   (void)state;
-  assert_int_equal(paper->events_made, paper->events_ended);
-  free(paper);
+  paper_free(paper);
   return 0;
 }
 
