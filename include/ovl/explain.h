@@ -22,7 +22,8 @@ OVL_BEGIN_DECLS
  *   what if                                 what a larger window, a wider lane or overlap would bring, by simulation
  *                                           of the durations that were measured. Not while a run is in flight (it
  *                                           takes memory), and not with fixed lanes of several stages.
-  * With no_stats there is the first line alone; with device lanes there are no findings, for how long those work is not known. Takes the time of a simulation of 1000 microbatches.
+ * With no_stats there is the first line alone; with device lanes whose devices do not tell how long they work (see
+ * device_timing) there are the lanes, and no findings. Takes the time of a simulation of 1000 microbatches.
  * Any thread, before close.
  * Returns the length of the whole text without the 0, as snprintf does.
  * Errors: OVL_EINVAL p is NULL, or buffer is NULL and bytes is not 0. */
