@@ -85,7 +85,8 @@ static unsigned choose_size(const program_t *program, unsigned there) {
   return 0;
 }
 
-static int run_program(program_t *program) {
+static int run_program(void *data) {
+  program_t *program = data;
   unsigned there;
   int code = team_count_gpus(&there);
   if (code < 0)
@@ -116,8 +117,5 @@ int main(int argc, char **argv) {
       PROGRAM,
       "Matrix products on GPUs overlapped with communication, eager and as a graph. 77: there is no GPU.",
       list, sizeof list / sizeof list[0]};
-  arguments_request_t request = arguments_read(&arguments, argc, argv);
-  if (request == ARGUMENTS_REFUSED)
-    return EXIT_USAGE;
-  return request == ARGUMENTS_HELPED ? report_flush(PROGRAM, EXIT_SUCCESS) : run_program(&program);
+  return arguments_run(&arguments, argc, argv, run_program, &program);
 }

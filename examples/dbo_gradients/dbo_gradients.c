@@ -314,7 +314,8 @@ static int run_rows(program_t *program) {
   return 0;
 }
 
-static int run_program(program_t *program) {
+static int run_program(void *data) {
+  program_t *program = data;
   if (ranks_init(&program->ranks, PROGRAM) != 0)
     return EXIT_FAULT;
   int code = set_up(program) == 0 && run_rows(program) == 0 ? EXIT_SUCCESS : EXIT_FAULT;
@@ -339,8 +340,5 @@ int main(int argc, char **argv) {
   const arguments_t arguments = {
       PROGRAM, "Training on two ranks, whose gradients are reduced while earlier layers still compute.", list,
       sizeof list / sizeof list[0]};
-  arguments_request_t request = arguments_read(&arguments, argc, argv);
-  if (request == ARGUMENTS_REFUSED)
-    return EXIT_USAGE;
-  return request == ARGUMENTS_HELPED ? report_flush(PROGRAM, EXIT_SUCCESS) : run_program(&program);
+  return arguments_run(&arguments, argc, argv, run_program, &program);
 }

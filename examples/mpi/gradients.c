@@ -189,7 +189,8 @@ static int allocate(program_t *program) {
 }
 
 /* Ranks have the same number of samples: that of the first. */
-static int set_up(program_t *program) {
+static int set_up(void *data) {
+  program_t *program = data;
   job_t *job = &program->job;
   training_t *training = &program->training;
   if (program->samples == 0)
@@ -209,7 +210,8 @@ static int set_up(program_t *program) {
   return job_agree(job, status);
 }
 
-static void tear_down(program_t *program) {
+static void tear_down(void *data) {
+  program_t *program = data;
   training_uncut(&program->training);
   network_finish(&program->training.network);
   free(program->training.losses);
@@ -217,7 +219,8 @@ static void tear_down(program_t *program) {
   free(program->learned);
 }
 
-static int experiment(program_t *program) {
+static int experiment(void *data) {
+  program_t *program = data;
   job_t *job = &program->job;
   int status = job_open(job, microbatches(program), training_window(program->accumulate),
                         training_stages(&program->training.network, bucket_values(program)));
@@ -235,20 +238,15 @@ static int experiment(program_t *program) {
   return status;
 }
 
-static int run_program(program_t *program) {
-  if (job_begin(&program->job) != 0)
-    return EXIT_FAULT;
-  int status = set_up(program);
-  if (status == 0)
-    status = experiment(program);
-  tear_down(program);
-  return job_end(&program->job, report_flush(PROGRAM, status == 0 ? EXIT_SUCCESS : EXIT_FAULT));
-}
-
 int main(int argc, char **argv) {
   program_t program = {.steps = 5, .accumulate = 1, .bucket_kb = 64, .width = 256};
   job_init(&program.job, PROGRAM, &program,
-           (job_hooks_t){.describe = describe, .before = before, .after = after});
+           (job_hooks_t){.set_up = set_up,
+                         .work = experiment,
+                         .tear_down = tear_down,
+                         .describe = describe,
+                         .before = before,
+                         .after = after});
   const argument_t list[] = {
       {'n', "steps", "N", &program.steps, 1, 10000, "steps of training"},
       {'a', "accumulate", "N", &program.accumulate, 1, 64, "microbatches whose gradients make a step"},
@@ -260,8 +258,5 @@ int main(int argc, char **argv) {
   const arguments_t arguments = {
       PROGRAM, "Training whose gradients are reduced over MPI while earlier layers still compute.", list,
       sizeof list / sizeof list[0]};
-  arguments_request_t request = arguments_read(&arguments, argc, argv);
-  if (request == ARGUMENTS_REFUSED)
-    return EXIT_USAGE;
-  return request == ARGUMENTS_HELPED ? report_flush(PROGRAM, EXIT_SUCCESS) : run_program(&program);
+  return arguments_run(&arguments, argc, argv, job_main, &program.job);
 }

@@ -73,6 +73,17 @@ int job_end(job_t *job, int code) {
   return MPI_Finalize() == MPI_SUCCESS ? worst : EXIT_FAULT;
 }
 
+int job_main(void *data) {
+  job_t *job = data;
+  if (job_begin(job) != 0)
+    return EXIT_FAULT;
+  int status = job->hooks.set_up(job->data);
+  if (status == 0)
+    status = job->hooks.work(job->data);
+  job->hooks.tear_down(job->data);
+  return job_end(job, report_flush(job->program, status == 0 ? EXIT_SUCCESS : EXIT_FAULT));
+}
+
 int job_agree(job_t *job, int status) {
   int least;
   int code = MPI_Allreduce(&status, &least, 1, MPI_INT, MPI_MIN, job->link.comm);

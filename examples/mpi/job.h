@@ -31,9 +31,12 @@ typedef struct job_run {
 
 typedef struct job job_t;
 
-/* What a program does for a run. */
+/* What a program does, and does for a run. */
 typedef struct job_hooks {
-  int (*describe)(job_t *job);                /* adds its stages and dependencies */
+  int (*set_up)(void *data);     /* by job_main: once MPI is there. Its own messages, as the next */
+  int (*work)(void *data);       /* if that went well */
+  void (*tear_down)(void *data); /* in any case */
+  int (*describe)(job_t *job);   /* adds its stages and dependencies */
   int (*before)(job_t *job, ovl_mode_t mode); /* prepares a run; NULL: nothing is to be done */
   int (*after)(job_t *job, ovl_mode_t mode);  /* looks at what came of one that ended well; its own message */
   ovl_microbatch_cb on_microbatch;            /* may be NULL. ovl_pipeline_data() is the job */
@@ -103,6 +106,9 @@ struct job {
 
 /* The defaults; before the command line is read. */
 void job_init(job_t *job, const char *program, void *data, job_hooks_t hooks);
+
+/* A program, from the command line on: arguments_run() calls it with the job. Returns the exit code. */
+int job_main(void *job);
 
 /* Initialises MPI as job->threads says, and the lane. After an error there is nothing to end. */
 int job_begin(job_t *job);

@@ -268,7 +268,8 @@ static int compare_with_one_rank(program_t *program) {
 
 /* ---- the program ---- */
 
-static int set_up(program_t *program) {
+static int set_up(void *data) {
+  program_t *program = data;
   job_t *job = &program->job;
   const tensor_shape_t shape = {.layers = (size_t)program->layers,
                                 .tokens = (size_t)program->tokens,
@@ -292,7 +293,8 @@ static int set_up(program_t *program) {
   return job_agree(job, status == 0 ? 0 : job_complain(job, "memory for the model", status));
 }
 
-static void tear_down(program_t *program) {
+static void tear_down(void *data) {
+  program_t *program = data;
   tensor_model_finish(&program->model);
   free(program->parts);
   free(program->results);
@@ -316,7 +318,8 @@ static void print_tail(const program_t *program) {
          program->deviation);
 }
 
-static int work(program_t *program) {
+static int work(void *data) {
+  program_t *program = data;
   job_t *job = &program->job;
   print_head(program);
   int status = job_open(job, program->microbatches, (uint32_t)program->microbatches,
@@ -335,22 +338,16 @@ static int work(program_t *program) {
   return status;
 }
 
-static int run_program(program_t *program) {
-  if (job_begin(&program->job) != 0)
-    return EXIT_FAULT;
-  int status = set_up(program);
-  if (status == 0)
-    status = work(program);
-  tear_down(program);
-  return job_end(&program->job, report_flush(PROGRAM, status == 0 ? EXIT_SUCCESS : EXIT_FAULT));
-}
-
 int main(int argc, char **argv) {
   program_t program = {.microbatches = 2, .layers = 4, .tokens = 128, .dimension = 256, .chunks = 1};
-  job_init(
-      &program.job, PROGRAM, &program,
-      (job_hooks_t){
-          .describe = describe, .before = before_run, .after = after_run, .on_microbatch = on_microbatch});
+  job_init(&program.job, PROGRAM, &program,
+           (job_hooks_t){.set_up = set_up,
+                         .work = work,
+                         .tear_down = tear_down,
+                         .describe = describe,
+                         .before = before_run,
+                         .after = after_run,
+                         .on_microbatch = on_microbatch});
   const argument_t list[] = {
       {'k', "microbatches", "K", &program.microbatches, 1, 64, "microbatches in ping-pong"},
       {'l', "layers", "L", &program.layers, 1, 256, "layers"},
@@ -365,8 +362,5 @@ int main(int argc, char **argv) {
                                  "Ping-pong of microbatches through layers that are split over the ranks of "
                                  "MPI. Run it by mpirun, or alone.",
                                  list, sizeof list / sizeof list[0]};
-  arguments_request_t request = arguments_read(&arguments, argc, argv);
-  if (request == ARGUMENTS_REFUSED)
-    return EXIT_USAGE;
-  return request == ARGUMENTS_HELPED ? report_flush(PROGRAM, EXIT_SUCCESS) : run_program(&program);
+  return arguments_run(&arguments, argc, argv, job_main, &program.job);
 }

@@ -194,7 +194,8 @@ static int run_on(program_t *program, cl_device_id device) {
   return report_flush(PROGRAM, status == 0 ? EXIT_SUCCESS : EXIT_FAULT);
 }
 
-static int run_program(program_t *program) {
+static int run_program(void *data) {
+  program_t *program = data;
   cl_device_id device;
   int code = work_find(&device);
   if (code == 0)
@@ -216,8 +217,5 @@ int main(int argc, char **argv) {
   const arguments_t arguments = {
       PROGRAM, "A kernel overlapped with copies on an OpenCL device. 77: there is no device.", list,
       sizeof list / sizeof list[0]};
-  arguments_request_t request = arguments_read(&arguments, argc, argv);
-  if (request == ARGUMENTS_REFUSED)
-    return EXIT_USAGE;
-  return request == ARGUMENTS_HELPED ? report_flush(PROGRAM, EXIT_SUCCESS) : run_program(&program);
+  return arguments_run(&arguments, argc, argv, run_program, &program);
 }

@@ -10,6 +10,14 @@
 #include <string.h>
 
 #include "parts/numbers.h"
+#include "parts/report.h"
+
+/* What the program does next. */
+typedef enum request {
+  RUN,
+  HELPED, /* --help was answered: exit 0 */
+  REFUSED /* one line on stderr said why: exit 2 */
+} request_t;
 
 /* getopt_long's: "k:l:Jh", and the long names. Both owned. */
 typedef struct lists {
@@ -56,7 +64,7 @@ static void print_argument(const argument_t *argument) {
   printf("\n");
 }
 
-static arguments_request_t print_help(const arguments_t *arguments) {
+static request_t print_help(const arguments_t *arguments) {
   printf("Usage: %s [OPTION]...\n%s\n\n", arguments->program, arguments->summary);
   for (size_t i = 0; i < arguments->count; i++)
     print_argument(&arguments->list[i]);
@@ -64,7 +72,7 @@ static arguments_request_t print_help(const arguments_t *arguments) {
       "  -h, --help              print this and exit\n\n"
       "Exit status: 0 if all went well; 1 if a run failed, if results differ or a rule was broken; 2 if the\n"
       "command line makes no sense.\n");
-  return ARGUMENTS_HELPED;
+  return HELPED;
 }
 
 static const argument_t *find(const arguments_t *arguments, int letter) {
@@ -110,23 +118,22 @@ static int take(const arguments_t *arguments, int letter, const char *text) {
   return 0;
 }
 
-static arguments_request_t read_all(const arguments_t *arguments, const lists_t *lists, int argc,
-                                    char **argv) {
+static request_t read_all(const arguments_t *arguments, const lists_t *lists, int argc, char **argv) {
   for (int letter; (letter = getopt_long(argc, argv, lists->letters, lists->names, NULL)) != -1;) {
     if (letter == 'h')
       return print_help(arguments);
     if (take(arguments, letter, optarg) != 0)
-      return ARGUMENTS_REFUSED;
+      return REFUSED;
   }
   if (optind >= argc)
-    return ARGUMENTS_RUN;
+    return RUN;
   fprintf(stderr, "%s: unexpected argument '%s'\n", arguments->program, argv[optind]);
-  return ARGUMENTS_REFUSED;
+  return REFUSED;
 }
 
-arguments_request_t arguments_read(const arguments_t *arguments, int argc, char **argv) {
+static request_t read_arguments(const arguments_t *arguments, int argc, char **argv) {
   lists_t lists = {NULL, NULL};
-  arguments_request_t request = ARGUMENTS_REFUSED;
+  request_t request = REFUSED;
   if (make_lists(arguments, &lists) == 0)
     request = read_all(arguments, &lists, argc, argv);
   else
@@ -134,4 +141,12 @@ arguments_request_t arguments_read(const arguments_t *arguments, int argc, char 
   free(lists.letters);
   free(lists.names);
   return request;
+}
+
+int arguments_run(const arguments_t *arguments, int argc, char **argv, int (*run)(void *program),
+                  void *program) {
+  request_t request = read_arguments(arguments, argc, argv);
+  if (request == REFUSED)
+    return EXIT_USAGE;
+  return request == HELPED ? report_flush(arguments->program, EXIT_SUCCESS) : run(program);
 }

@@ -29,13 +29,9 @@ typedef struct arguments {
   size_t count;
 } arguments_t;
 
-/* What the program does next. */
-typedef enum arguments_request {
-  ARGUMENTS_RUN,
-  ARGUMENTS_HELPED, /* --help was answered: exit 0 */
-  ARGUMENTS_REFUSED /* one line on stderr said why: exit 2 */
-} arguments_request_t;
-
-arguments_request_t arguments_read(const arguments_t *arguments, int argc, char **argv);
+/* The end of a main(): reads them and returns what run(program) does; but 0 if --help was answered, and 2 if one line on
+ * stderr said why they make no sense. */
+int arguments_run(const arguments_t *arguments, int argc, char **argv, int (*run)(void *program),
+                  void *program);
 
 #endif

@@ -223,7 +223,8 @@ static int serve(program_t *program) {
   return result;
 }
 
-static int run_program(program_t *program) {
+static int run_program(void *data) {
+  program_t *program = data;
   int code = EXIT_FAULT;
   if (set_up(program) == 0 && serve_all_alone(program) == 0 && serve(program) == 0)
     code = EXIT_SUCCESS;
@@ -245,8 +246,5 @@ int main(int argc, char **argv) {
   const arguments_t arguments = {
       PROGRAM, "Prefill, the transfer of keys and values, and decode of streaming requests, on three lanes.",
       list, sizeof list / sizeof list[0]};
-  arguments_request_t request = arguments_read(&arguments, argc, argv);
-  if (request == ARGUMENTS_REFUSED)
-    return EXIT_USAGE;
-  return request == ARGUMENTS_HELPED ? report_flush(PROGRAM, EXIT_SUCCESS) : run_program(&program);
+  return arguments_run(&arguments, argc, argv, run_program, &program);
 }
