@@ -52,10 +52,13 @@ void ovl_crowd_note(ovl_crowd_t *crowd, uint64_t took, uint64_t before, uint64_t
 
 /* ---- is one better off alone? ------------------------------------------------------------------------------------- */
 
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* One span says little: a thread may have been put aside in it. */
 static void begin_trial(ovl_crowd_t *crowd, uint64_t gap) {
   crowd->alone = !crowd->alone;
   crowd->trial = OVL_TRIAL_BEGINS;
-  crowd->usual_ns = gap;
+  crowd->usual_ns = smaller(gap, crowd->last_ns);
 }
 
 static void judge_trial(ovl_crowd_t *crowd, uint64_t gap) {
@@ -66,9 +69,10 @@ static void judge_trial(ovl_crowd_t *crowd, uint64_t gap) {
   crowd->patience = better ? SPANS : crowd->patience < MOST_SPANS ? 2 * crowd->patience : MOST_SPANS;
 }
 
-/* Ops are others than they were. */
+/* Ops are others than they were, and not for one span only. */
 static bool is_unusual(const ovl_crowd_t *crowd, uint64_t gap) {
-  return gap > 2 * crowd->usual_ns || gap < crowd->usual_ns / 2;
+  uint64_t least = smaller(gap, crowd->last_ns), most = gap > crowd->last_ns ? gap : crowd->last_ns;
+  return least > 2 * crowd->usual_ns || most < crowd->usual_ns / 2;
 }
 
 /* gap: from one op to the next; took: how long one takes, both on average. */
@@ -82,6 +86,7 @@ static void judge(ovl_crowd_t *crowd, uint64_t gap, uint64_t took) {
   } else if (++crowd->spans >= crowd->patience || (crowd->spans >= SPANS && is_unusual(crowd, gap))) {
     begin_trial(crowd, gap);
   }
+  crowd->last_ns = gap;
 }
 
 void ovl_crowd_judge(ovl_crowd_t *crowd, uint64_t now) {

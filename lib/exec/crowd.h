@@ -34,6 +34,7 @@ typedef struct ovl_crowd {
   enum { OVL_NO_TRIAL, OVL_TRIAL_BEGINS, OVL_TRIAL_COUNTS } trial; /* of the other way */
   uint32_t spans;                                                  /* since the last trial */
   uint32_t patience;                                               /* how many until the next */
+  uint64_t last_ns;  /* from one op to the next, in the span before this */
   uint64_t usual_ns; /* from one op to the next, when that was last looked at */
 } ovl_crowd_t;
 

@@ -125,6 +125,22 @@ static void ops_that_become_longer_bring_the_others_back(void **state) {
   assert_false(one_is_enough(&crowd));
 }
 
+/* A thread may have been put aside in it. */
+static void one_span_says_little(void **state) {
+  (void)state;
+  ovl_crowd_t crowd = crowd_at_work();
+  let_pass(&crowd, 15, 300, 400);
+  let_pass(&crowd, 1, 300, 2000);
+  assert_true(one_is_enough(&crowd)); /* it was time for a trial, */
+  let_pass(&crowd, 2, 250, 600);
+  assert_false(one_is_enough(&crowd)); /* and it is held against what is usual */
+  let_pass(&crowd, 20, 300, 400);
+  let_pass(&crowd, 1, 300, 2000);
+  assert_false(one_is_enough(&crowd)); /* no others than they were */
+  let_pass(&crowd, 1, 300, 2000);
+  assert_true(one_is_enough(&crowd)); /* they are */
+}
+
 static void a_trial_ends_with_its_run(void **state) {
   (void)state;
   ovl_crowd_t crowd = crowd_at_work();
@@ -217,6 +233,7 @@ int main(void) {
       cmocka_unit_test(one_alone_is_tried_and_kept_if_better),
       cmocka_unit_test(one_alone_is_not_tried_for_nothing),
       cmocka_unit_test(ops_that_become_longer_bring_the_others_back),
+      cmocka_unit_test(one_span_says_little),
       cmocka_unit_test(a_trial_ends_with_its_run),
       cmocka_unit_test(a_thread_that_slept_has_waited),
       cmocka_unit_test(ops_that_wait_for_each_other_find_threads),
