@@ -71,8 +71,8 @@ static void tell_ops(dump_t *d, uint32_t lane, ovl_op_state_t state) {
   const ovl_core_t *core = d->core;
   const ovl_plan_t *plan = core->plan;
   uint32_t found = 0;
-  for (uint32_t i = 0; i < plan->window; i++) {
-    uint32_t slot = (core->next_slot + i) % plan->window; /* the next to be admitted takes the oldest one's */
+  for (uint32_t i = 0; i < plan->rows; i++) {
+    uint32_t slot = (core->next_slot + i) % plan->rows; /* the next to be admitted takes the oldest one's */
     for (uint32_t k = plan->lane_first[lane]; k < plan->lane_first[lane + 1]; k++) {
       const ovl_core_op_t *op = &core->ops[(size_t)slot * plan->stage_count + plan->lane_stages[k]];
       if (core->slots[slot].state != OVL_SLOT_FREE && op->state == state && ++found <= MOST_LISTED)
@@ -93,7 +93,8 @@ static void tell_lane(dump_t *d, uint32_t lane) {
   for (ovl_idle_reason_t reason = 0; reason < OVL_IDLE_REASONS; reason++)
     if (places[reason] > 0)
       ovl_note_add(&d->text, ", %llu idle: %s", number(places[reason]), ovl_stats_idle_name(reason));
-  ovl_note_add(&d->text, "%s\n", d->core->lanes[lane].held ? " (its poll hook runs)" : "");
+  ovl_note_add(&d->text, "%s\n",
+               d->p->exec.lanes[lane].polled && d->core->lanes[lane].held ? " (its poll hook runs)" : "");
   tell_ops(d, lane, OVL_OP_RUNNING);
   tell_ops(d, lane, OVL_OP_READY);
   tell_ops(d, lane, OVL_OP_WAITING);
@@ -101,7 +102,8 @@ static void tell_lane(dump_t *d, uint32_t lane) {
 
 static void tell_slot(dump_t *d, uint32_t index) {
   const ovl_core_slot_t *slot = &d->core->slots[index];
-  ovl_note_add(&d->text, "slot %u: microbatch %llu, ", (unsigned)index, number(slot->microbatch));
+  ovl_note_add(&d->text, "slot %u: microbatch %llu, ", (unsigned)(slot->microbatch % d->core->plan->slots),
+               number(slot->microbatch));
   if (slot->state == OVL_SLOT_ENDED)
     ovl_note_add(&d->text, "ended, waits for its report");
   else
@@ -113,7 +115,7 @@ static void tell_slot(dump_t *d, uint32_t index) {
 
 static void tell_slots(dump_t *d) {
   uint32_t told = 0;
-  for (uint32_t i = 0; i < d->core->plan->window && told < MOST_LISTED; i++)
+  for (uint32_t i = 0; i < d->core->plan->rows && told < MOST_LISTED; i++)
     if (d->core->slots[i].state != OVL_SLOT_FREE) {
       tell_slot(d, i);
       told++;

@@ -24,7 +24,7 @@ static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
 
 static const char *check_op(const ovl_core_t *core, const ovl_core_slot_t *slot, const ovl_core_op_t *op) {
   REQUIRE(op->pub.microbatch == slot->microbatch, "an op is not of its slot's microbatch");
-  REQUIRE(op->slot == slot->microbatch % core->plan->window, "a slot is not microbatch mod window");
+  REQUIRE(op->slot == slot->microbatch % core->plan->rows, "a slot is not microbatch mod window");
   REQUIRE(op->pub.slot == slot->microbatch % core->plan->slots,
           "the user's slot is not microbatch mod slots");
   REQUIRE(op->state != OVL_OP_IDLE, "an op of an active slot is idle");
@@ -59,14 +59,14 @@ static const char *check_slot(const ovl_core_t *core, const ovl_core_slot_t *slo
 
 static const char *check_slots(const ovl_core_t *core) {
   uint32_t in_flight = 0;
-  for (uint32_t i = 0; i < core->plan->window; i++) {
+  for (uint32_t i = 0; i < core->plan->rows; i++) {
     const ovl_core_slot_t *slot = &core->slots[i];
     if (slot->state == OVL_SLOT_FREE)
       continue;
     in_flight++;
     const char *wrong = check_slot(core, slot);
     REQUIRE(wrong == NULL, wrong);
-    REQUIRE(slot->microbatch + core->plan->window >= core->next,
+    REQUIRE(slot->microbatch + core->plan->rows >= core->next,
             "a microbatch was admitted before the one a window earlier had retired");
   }
   REQUIRE(in_flight == core->in_flight, "the count of slots in flight is wrong");
@@ -76,7 +76,7 @@ static const char *check_slots(const ovl_core_t *core) {
 
 static uint32_t count_ops(const ovl_core_t *core, uint32_t lane, ovl_op_state_t state) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < core->plan->window; i++)
+  for (uint32_t i = 0; i < core->plan->rows; i++)
     for (uint32_t s = 0; s < core->plan->stage_count; s++)
       count += core->slots[i].state != OVL_SLOT_FREE && core->plan->stages[s].lane == lane &&
                at(core, i, s)->state == state;
@@ -150,7 +150,7 @@ static const char *check_lanes(const ovl_core_t *core) {
 /* How long the lane's ops have been running that have not ended. */
 static uint64_t running_time(const ovl_core_t *core, uint32_t lane) {
   uint64_t time = 0;
-  for (uint32_t i = 0; i < core->plan->window; i++)
+  for (uint32_t i = 0; i < core->plan->rows; i++)
     for (uint32_t s = 0; s < core->plan->stage_count; s++)
       if (core->slots[i].state != OVL_SLOT_FREE && core->plan->stages[s].lane == lane &&
           at(core, i, s)->state == OVL_OP_RUNNING)
@@ -190,7 +190,7 @@ static const char *check_way_on(const ovl_core_t *core) {
   bool held = false, reports = false;
   for (uint32_t l = 0; l < core->plan->lane_count; l++)
     held |= core->lanes[l].held;
-  for (uint32_t i = 0; i < core->plan->window; i++)
+  for (uint32_t i = 0; i < core->plan->rows; i++)
     reports |= core->slots[i].state == OVL_SLOT_ENDED;
   bool awaits_items = core->count == OVL_STREAMING && core->in_flight == 0;
   REQUIRE(core->running > 0 || core->startable[0] + core->startable[1] > 0 || held || reports || awaits_items,

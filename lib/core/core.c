@@ -92,7 +92,7 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
       op->waits--;
       continue;
     }
-    uint32_t from = slot >= distance ? slot - distance : slot + core->plan->window - distance;
+    uint32_t from = slot >= distance ? slot - distance : slot + core->plan->rows - distance;
     const ovl_core_op_t *source = op_at(core, from, in->edges[e].stage);
     if (source->state == OVL_OP_DONE) {
       op->waits--;
@@ -101,13 +101,26 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
   }
 }
 
+/* What its callback is to see. Where the driver is late, that has been shown before, and is being read. */
+static void show(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch, void *item) {
+  if (op->pub.microbatch == microbatch && op->pub.item == item && op->pub.status == 0)
+    return;
+  op->pub.microbatch = microbatch;
+  if (core->plan->slots != core->plan->rows)
+    op->pub.slot = (uint32_t)(microbatch % core->plan->slots);
+  op->pub.item = item;
+  op->pub.status = 0;
+}
+
+void ovl_core_foresee(ovl_core_t *core, uint64_t microbatch) {
+  uint32_t row = (uint32_t)(microbatch % core->plan->rows);
+  for (uint32_t s = 0; s < core->plan->stage_count; s++)
+    show(core, op_at(core, row, s), microbatch, NULL);
+}
+
 static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t bound) {
   ovl_core_op_t *op = op_at(core, slot, stage);
-  op->pub.microbatch = core->slots[slot].microbatch;
-  if (core->plan->slots != core->plan->window)
-    op->pub.slot = (uint32_t)(op->pub.microbatch % core->plan->slots);
-  op->pub.item = core->slots[slot].item;
-  op->pub.status = 0;
+  show(core, op, core->slots[slot].microbatch, core->slots[slot].item);
   op->state = OVL_OP_WAITING;
   op->bound = bound;
   ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
@@ -115,13 +128,18 @@ static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t
   count_waits(core, op, slot, stage);
 }
 
-/* The microbatch that had to retire before this one could be admitted, and its own arrival. */
-static uint64_t admission_bound(const ovl_core_t *core, uint32_t slot, uint64_t arrived) {
-  uint32_t back = core->graph->limit;
+/* Of the microbatch that has to retire before the next one can be admitted; NULL: there is none. */
+static const ovl_core_slot_t *slot_before(const ovl_core_t *core) {
+  uint32_t back = core->graph->limit, slot = core->next_slot;
   if (core->next < back)
-    return max_u64(core->started, arrived);
-  uint32_t before = slot >= back ? slot - back : slot + core->plan->window - back;
-  return max_u64(core->slots[before].bound, arrived);
+    return NULL;
+  return &core->slots[slot >= back ? slot - back : slot + core->plan->rows - back];
+}
+
+/* That, and its own arrival. */
+static uint64_t admission_bound(const ovl_core_t *core, uint64_t arrived) {
+  const ovl_core_slot_t *before = slot_before(core);
+  return max_u64(before != NULL ? before->bound : core->started, arrived);
 }
 
 static void slot_ended(ovl_core_t *core, ovl_core_slot_t *slot);
@@ -132,14 +150,14 @@ static void admit_one(ovl_core_t *core) {
   ovl_core_item_t from = {.item = NULL, .arrived = core->started};
   if (core->count == OVL_STREAMING)
     from = ovl_items_pop(core);
-  slot->bound = admission_bound(core, index, from.arrived);
+  slot->bound = admission_bound(core, from.arrived);
   slot->microbatch = core->next++;
   slot->item = from.item;
   if (slot->fault.status != 0)
     slot->fault = (ovl_fault_t){0};
   slot->left = slot->unstarted = stages;
   slot->state = OVL_SLOT_ACTIVE;
-  core->next_slot = index + 1 == core->plan->window ? 0 : index + 1;
+  core->next_slot = index + 1 == core->plan->rows ? 0 : index + 1;
   core->in_flight++;
   for (uint32_t s = 0; s < stages; s++)
     prepare_op(core, index, s, slot->bound);
@@ -153,7 +171,9 @@ static void admit_one(ovl_core_t *core) {
 static bool may_admit(const ovl_core_t *core) {
   if (core->stopped || !core->active || core->in_flight >= core->graph->limit)
     return false;
-  if (core->slots[core->next_slot].state != OVL_SLOT_FREE)
+  const ovl_core_slot_t *before = slot_before(core);
+  if (core->slots[core->next_slot].state != OVL_SLOT_FREE ||
+      (before != NULL && before->state != OVL_SLOT_FREE))
     return false;
   return core->count == OVL_STREAMING ? core->item_count > 0 : core->next < core->count;
 }
@@ -190,13 +210,13 @@ static void slot_ended(ovl_core_t *core, ovl_core_slot_t *slot) {
  * their microbatches, then stages. */
 static void release_dependents(ovl_core_t *core, const ovl_core_op_t *op) {
   const ovl_edges_t *out = &core->graph->out;
-  uint32_t stage = ovl_core_op_stage(op), window = core->plan->window;
+  uint32_t stage = ovl_core_op_stage(op), rows = core->plan->rows;
   for (uint32_t e = out->first[stage]; e < out->first[stage + 1]; e++) {
     ovl_edge_t edge = out->edges[e];
     if (op->pub.microbatch + edge.distance >= core->next)
       continue; /* not admitted yet: it will see this op done */
     uint32_t slot = op->slot + edge.distance;
-    ovl_core_op_t *dependent = op_at(core, slot >= window ? slot - window : slot, edge.stage);
+    ovl_core_op_t *dependent = op_at(core, slot >= rows ? slot - rows : slot, edge.stage);
     dependent->bound = max_u64(dependent->bound, op->bound);
     if (--dependent->waits == 0)
       become_ready(core, dependent, op);
@@ -256,7 +276,7 @@ static void skip_ready(ovl_core_t *core, ovl_core_slot_t *slot) {
 /* A microbatch with nothing left to start is not affected: it ends as its running ops do. */
 static void stop(ovl_core_t *core) {
   core->stopped = true;
-  for (uint32_t i = 0; i < core->plan->window; i++) {
+  for (uint32_t i = 0; i < core->plan->rows; i++) {
     ovl_core_slot_t *slot = &core->slots[i];
     if (slot->state != OVL_SLOT_ACTIVE || slot->fault.status != 0 || slot->unstarted == 0)
       continue;
@@ -416,7 +436,10 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   op->state = OVL_OP_RUNNING;
   op->delay = core->now - op->ready_at;
   op->started = core->now;
-  op->pub.status = slot->fault.status;
+  if (op->pub.status !=
+      slot->fault.status) /* else its callback may be reading it: the driver may tell late */
+    if (op->pub.status != slot->fault.status)
+      op->pub.status = slot->fault.status;
   op->place = lane->free[--lane->free_count];
   slot->unstarted--;
   lane->unstarted--;

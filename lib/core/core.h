@@ -229,6 +229,10 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now);
 uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t preferred);
 #define OVL_NO_LANE UINT32_MAX
 
+/* Sets up what callbacks of a microbatch without an item will see that is not admitted yet; the one that was in its row
+ * before has retired. */
+void ovl_core_foresee(ovl_core_t *core, uint64_t microbatch);
+
 /* Holds a lane back, or lets it go on. */
 void ovl_core_hold_lane(ovl_core_t *core, uint32_t lane, bool held);
 
@@ -280,7 +284,7 @@ static inline const ovl_core_op_t *ovl_core_open_source(const ovl_core_t *core, 
   if (edge.distance > op->pub.microbatch)
     return NULL;
   uint64_t microbatch = op->pub.microbatch - edge.distance;
-  size_t slot = microbatch % core->plan->window;
+  size_t slot = microbatch % core->plan->rows;
   const ovl_core_op_t *source = &core->ops[slot * core->plan->stage_count + edge.stage];
   return source->pub.microbatch == microbatch && source->state != OVL_OP_DONE ? source : NULL;
 }

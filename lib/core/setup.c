@@ -7,7 +7,7 @@
 
 static void ops_init(ovl_core_t *core) {
   const ovl_plan_t *plan = core->plan;
-  for (uint32_t slot = 0; slot < plan->window; slot++)
+  for (uint32_t slot = 0; slot < plan->rows; slot++)
     for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
       ovl_op_t *op = &core->ops[(size_t)slot * plan->stage_count + stage].pub;
       core->ops[(size_t)slot * plan->stage_count + stage].slot = slot;
@@ -19,7 +19,7 @@ static void ops_init(ovl_core_t *core) {
 
 void ovl_core_bind(ovl_core_t *core, ovl_pipeline_t *pipeline, void *(*data_of)(const void *, uint32_t stage),
                    const void *context) {
-  for (size_t i = 0; i < (size_t)core->plan->window * core->plan->stage_count; i++) {
+  for (size_t i = 0; i < (size_t)core->plan->rows * core->plan->stage_count; i++) {
     ovl_core_op_t *op = &core->ops[i];
     op->pub.pipeline = pipeline;
     op->pub.data = data_of(context, ovl_core_op_stage(op));
@@ -58,12 +58,12 @@ static int tables_init(ovl_core_t *core) {
   const ovl_plan_t *plan = core->plan;
   const ovl_memory_t *memory = &core->memory;
   size_t op_count;
-  if (__builtin_mul_overflow((size_t)plan->window, (size_t)plan->stage_count, &op_count) ||
+  if (__builtin_mul_overflow((size_t)plan->rows, (size_t)plan->stage_count, &op_count) ||
       __builtin_add_overflow(plan->window, core->options.queue, &core->item_capacity))
     return OVL_ETOOBIG;
   core->lane_words = plan->lane_count / 64 + 1;
   core->ops = ovl_memory_array(memory, op_count, sizeof *core->ops);
-  core->slots = ovl_memory_array(memory, plan->window, sizeof *core->slots);
+  core->slots = ovl_memory_array(memory, plan->rows, sizeof *core->slots);
   core->items = ovl_memory_array(memory, core->item_capacity, sizeof *core->items);
   for (ovl_lane_kind_t kind = 0; kind < 2; kind++)
     core->more_lane_bits[kind] =
@@ -141,9 +141,9 @@ static void tally_reset(ovl_core_t *core) {
 }
 
 void ovl_core_reset(ovl_core_t *core) {
-  for (uint32_t i = 0; i < core->plan->window; i++)
+  for (uint32_t i = 0; i < core->plan->rows; i++)
     core->slots[i] = (ovl_core_slot_t){.state = OVL_SLOT_FREE};
-  for (size_t i = 0; i < (size_t)core->plan->window * core->plan->stage_count; i++)
+  for (size_t i = 0; i < (size_t)core->plan->rows * core->plan->stage_count; i++)
     core->ops[i].state = OVL_OP_IDLE;
   for (uint32_t l = 0; l < core->plan->lane_count; l++)
     lane_reset(&core->lanes[l], core->plan->lanes[l].width);

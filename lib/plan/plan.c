@@ -209,6 +209,7 @@ static int tables_init(ovl_plan_t *plan, const ovl_description_t *d, const ovl_m
   plan->stage_count = d->stage_count;
   plan->window = d->window;
   plan->slots = d->slots != 0 ? d->slots : d->window;
+  plan->rows = d->rows != 0 ? d->rows : d->window;
   plan->lanes = ovl_memory_array(memory, d->lane_count, sizeof *plan->lanes);
   plan->stages = ovl_memory_array(memory, d->stage_count, sizeof *plan->stages);
   if (plan->lanes == NULL || plan->stages == NULL)

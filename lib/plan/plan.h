@@ -44,6 +44,7 @@ typedef struct ovl_description {
   uint32_t dependency_count;
   uint32_t window;
   uint32_t slots; /* what callbacks see as op->slot is microbatch mod this; 0: window */
+  uint32_t rows;  /* see ovl_plan_t.rows; 0: window */
 } ovl_description_t;
 
 /* ---- what it becomes ------------------------------------------------------------------------------ */
@@ -74,6 +75,7 @@ typedef struct ovl_plan {
   uint32_t stage_count;
   uint32_t window;
   uint32_t slots;         /* the user's: at most window */
+  uint32_t rows;          /* microbatch i is in row i mod this, where it stays until i + rows: at least window */
   ovl_lane_desc_t *lanes; /* widths cut to what the window and the lane's stages can use */
   ovl_stage_desc_t *stages;
   uint32_t *lane_first; /* lane_stages[lane_first[l]] .. are the stages of lane l, in the order of `order` */

@@ -22,7 +22,7 @@ static ovl_op_state_t core_state(model_state_t state) {
 
 static void compare_microbatch(model_t *model, const ovl_core_t *core, uint32_t i) {
   const model_microbatch_t *m = &model->microbatches[i];
-  uint32_t index = i % model->shape->window;
+  uint32_t index = i % (model->shape->window + model->shape->spare_rows);
   const ovl_core_slot_t *slot = &core->slots[index];
   if (m->retired) {
     model_require(model, slot->microbatch != i || slot->state == OVL_SLOT_FREE,

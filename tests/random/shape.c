@@ -70,6 +70,7 @@ static void random_dependencies(shape_t *shape, random_source_t *random) {
 void shape_random(shape_t *shape, random_source_t *random) {
   memset(shape, 0, sizeof *shape);
   shape->window = 1 + random_below(random, 9);
+  shape->spare_rows = random_chance(random, 50) ? 0 : random_below(random, 9);
   shape->options = (ovl_core_options_t){.queue = random_below(random, 5),
                                         .keep_going = random_chance(random, 50),
                                         .report = random_chance(random, 50),
@@ -87,5 +88,7 @@ ovl_description_t shape_description(const shape_t *shape) {
                              .lane_count = shape->lane_count,
                              .stage_count = shape->stage_count,
                              .dependency_count = shape->dependency_count,
-                             .window = shape->window};
+                             .window = shape->window,
+                             .slots = shape->window,
+                             .rows = shape->window + shape->spare_rows};
 }

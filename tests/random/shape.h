@@ -13,7 +13,7 @@ typedef struct shape {
   ovl_stage_desc_t stages[SHAPE_STAGES];
   ovl_dependency_t dependencies[SHAPE_DEPENDENCIES];
   uint32_t lane_count, stage_count, dependency_count;
-  uint32_t window;
+  uint32_t window, spare_rows;
   ovl_core_options_t options;
 
   /* All stages, each after those that it waits for within a microbatch, the lowest numbered first; fewer when
