@@ -312,7 +312,9 @@ static void throw_plans_away(ovl_pipeline_t *p, ovl_frozen_t *f) {
 }
 
 static int build(ovl_pipeline_t *p, ovl_frozen_t *f) {
-  const ovl_description_t d = ovl_pipeline_describe(p);
+  ovl_description_t d = ovl_pipeline_describe(p);
+  if (p->device_lanes == 0 && p->options.on_microbatch == NULL)
+    d.rows = ovl_ahead_rows(&d, p->stage_hooks.items, p->lane_hooks.items);
   int r = ovl_plan_init(f->plan, &d, &p->memory);
   if (r != 0)
     return r;
@@ -333,7 +335,7 @@ static void throw_away(ovl_pipeline_t *p, ovl_frozen_t *f) {
 
 /* False: somebody else was first. */
 static bool install(ovl_pipeline_t *p, const ovl_frozen_t *f) {
-  ovl_lock(&p->exec.lock);
+  ovl_exec_lock(&p->exec);
   bool first = !atomic_load(&p->frozen);
   if (first) {
     p->plan = f->plan;
@@ -341,7 +343,7 @@ static bool install(ovl_pipeline_t *p, const ovl_frozen_t *f) {
     ovl_executor_install(&p->exec, &f->executor);
     atomic_store(&p->frozen, true);
   }
-  ovl_unlock(&p->exec.lock);
+  ovl_exec_unlock(&p->exec);
   return first;
 }
 

@@ -121,18 +121,17 @@ static void fill_hooks(const ovl_pipeline_t *p, ovl_devices_t *devices) {
 }
 
 static bool is_stopped(const ovl_pipeline_t *p) {
-  ovl_lock_t *lock = ovl_exec_lock_of(&p->exec);
-  ovl_lock(lock);
+  ovl_exec_lock(&p->exec);
   bool stopped = p->exec.core.stopped;
-  ovl_unlock(lock);
+  ovl_exec_unlock(&p->exec);
   return stopped;
 }
 
 static void count_deadline(ovl_op_t *op, bool now) {
   ovl_executor_t *x = &op->pipeline->exec;
-  ovl_lock(ovl_exec_lock_of(x));
+  ovl_exec_lock(x);
   ovl_exec_count_deadline(x, ovl_core_op_of(op), now ? ovl_clock_now(&x->clock) : UINT64_MAX);
-  ovl_unlock(ovl_exec_lock_of(x));
+  ovl_exec_unlock(x);
 }
 
 /* The user's op, in the executor's clock. The two differ by some parts in a million. */
@@ -141,7 +140,7 @@ static void tell(ovl_op_t *op, uint32_t stage, uint64_t start, uint64_t end) {
   ovl_core_t *core = &p->exec.core;
   if (core->options.trace == 0)
     return;
-  ovl_lock(ovl_exec_lock_of(&p->exec));
+  ovl_exec_lock(&p->exec);
   const ovl_trace_record_t record = {.microbatch = op->microbatch,
                                      .stage = {stage + 1},
                                      .lane = {p->plan->stages[stage].lane + 1},
@@ -150,7 +149,7 @@ static void tell(ovl_op_t *op, uint32_t stage, uint64_t start, uint64_t end) {
                                      .start_ns = core->started + start,
                                      .end_ns = core->started + end};
   ovl_core_keep_record(core, &record);
-  ovl_unlock(ovl_exec_lock_of(&p->exec));
+  ovl_exec_unlock(&p->exec);
 }
 
 ovl_devices_t *ovl_devices_make(const ovl_pipeline_t *p, const ovl_plan_t *plan, int *result) {

@@ -142,7 +142,7 @@ static void tell_run(dump_t *d) {
 
 static void tell_all(dump_t *d) {
   const ovl_executor_t *x = &d->p->exec;
-  ovl_lock(ovl_exec_lock_of(x));
+  ovl_exec_lock(x);
   if (x->phase == OVL_EXEC_RUNNING) {
     d->core = &x->core;
     d->now = ovl_clock_now(&x->clock);
@@ -153,7 +153,7 @@ static void tell_all(dump_t *d) {
   } else {
     ovl_note_add(&d->text, "no run in flight\n");
   }
-  ovl_unlock(ovl_exec_lock_of(x));
+  ovl_exec_unlock(x);
 }
 
 int ovl_pipeline_dump(const ovl_pipeline_t *p, char *buffer, size_t bytes) {

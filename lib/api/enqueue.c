@@ -217,10 +217,10 @@ static int enqueue(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
     p->enqueuing = false;
     ovl_callback_leave(before);
   }
-  ovl_lock(&p->exec.lock);
+  ovl_exec_lock(&p->exec);
   p->enqueued = true;
   p->enqueue_fault = p->enqueuer->fault;
-  ovl_unlock(&p->exec.lock);
+  ovl_exec_unlock(&p->exec);
   return refuse_fault(p, &p->enqueuer->fault);
 }
 

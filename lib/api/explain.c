@@ -14,10 +14,10 @@
 
 static void look(ovl_view_t *v) {
   const ovl_executor_t *x = &v->p->exec;
-  ovl_lock(ovl_exec_lock_of(x));
+  ovl_exec_lock(x);
   v->serial = x->core.graph == &x->core.plan->graphs[OVL_SERIAL];
   v->in_flight = x->phase != OVL_EXEC_IDLE;
-  ovl_unlock(ovl_exec_lock_of(x));
+  ovl_exec_unlock(x);
   ovl_stats_init(&v->run);
   ovl_pipeline_stats(v->p, &v->run);
 }
@@ -195,9 +195,9 @@ static void find_blocked_loop(const ovl_view_t *v) {
 /* ---- beside a serial run ---------------------------------------------------------------------------------------- */
 
 static uint64_t serial_mean(const ovl_view_t *v, uint32_t stage) {
-  ovl_lock(ovl_exec_lock_of(&v->p->exec));
+  ovl_exec_lock(&v->p->exec);
   uint64_t mean = v->p->exec.serial_means[stage];
-  ovl_unlock(ovl_exec_lock_of(&v->p->exec));
+  ovl_exec_unlock(&v->p->exec);
   return mean;
 }
 

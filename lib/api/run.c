@@ -35,9 +35,9 @@ int ovl_pipeline_failure(const ovl_pipeline_t *p, ovl_failure_t *failure) {
   if (p == NULL || failure == NULL)
     return OVL_EINVAL;
   ovl_failure_t f;
-  ovl_lock(ovl_exec_lock_of(&p->exec));
+  ovl_exec_lock(&p->exec);
   ovl_fault_t first = p->enqueued ? p->enqueue_fault : p->exec.core.first;
-  ovl_unlock(ovl_exec_lock_of(&p->exec));
+  ovl_exec_unlock(&p->exec);
   describe_fault(p, &first, &f);
   return ovl_options_write(failure, &f, sizeof f, offsetof(ovl_failure_t, native));
 }
@@ -66,9 +66,9 @@ static int start(ovl_pipeline_t *p, const char *call, uv_loop_t *loop, uint64_t 
     return r;
   r = ovl_exec_launch(&p->exec, loop, p->mode, microbatches, &order, done, status_out);
   if (r == 0) {
-    ovl_lock(&p->exec.lock);
+    ovl_exec_lock(&p->exec);
     p->enqueued = false;
-    ovl_unlock(&p->exec.lock);
+    ovl_exec_unlock(&p->exec);
     return ovl_accept(p);
   }
   return ovl_refuse(p, r, "%s: %s", call,

@@ -22,7 +22,7 @@ double ovl_run_correction(const ovl_executor_t *x) {
 
 static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
   const ovl_executor_t *x = &p->exec;
-  ovl_lock(ovl_exec_lock_of(x));
+  ovl_exec_lock(x);
   ovl_stats_of_core(&x->core, ovl_run_elapsed(x), s);
   for (uint32_t i = 0; i < p->plan->stage_count; i++) {
     s->ops -= ovl_devices_skipped(p, i);
@@ -38,7 +38,7 @@ static void read_run(const ovl_pipeline_t *p, ovl_stats_t *s) {
   s->finding = ovl_stats_finding(&x->core, s);
   if (p->devices != NULL)
     ovl_devices_correct(p, s);
-  ovl_unlock(ovl_exec_lock_of(x));
+  ovl_exec_unlock(x);
 }
 
 int ovl_pipeline_stats(const ovl_pipeline_t *p, ovl_stats_t *stats) {
@@ -69,7 +69,7 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
   ovl_lane_stats_t s;
   ovl_lane_stats_init(&s);
   if (atomic_load(&p->frozen)) {
-    ovl_lock(ovl_exec_lock_of(&p->exec));
+    ovl_exec_lock(&p->exec);
     ovl_stats_of_lane(&p->exec.core, lane.id - 1, ovl_run_elapsed(&p->exec), &s);
     if (p->devices != NULL && s.awaited.id != 0)
       s.awaited.id = ovl_issue_user_stage(&p->devices->issue, s.awaited.id - 1) + 1;
@@ -79,7 +79,7 @@ int ovl_pipeline_lane_stats(const ovl_pipeline_t *p, ovl_lane_t lane, ovl_lane_s
     ovl_stats_scale_lane(&s, ovl_run_correction(&p->exec));
     if (on_device)
       ovl_devices_add_lane_times(p, lane.id - 1, &s);
-    ovl_unlock(ovl_exec_lock_of(&p->exec));
+    ovl_exec_unlock(&p->exec);
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_lane_stats_t, ops));
 }
@@ -92,7 +92,7 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
   ovl_stage_stats_t s;
   ovl_stage_stats_init(&s);
   if (atomic_load(&p->frozen)) {
-    ovl_lock(ovl_exec_lock_of(&p->exec));
+    ovl_exec_lock(&p->exec);
     ovl_stats_of_stage(&p->exec.core, stage.id - 1, &s);
     s.ops -= ovl_devices_skipped(p, stage.id - 1);
     s.skipped += ovl_devices_skipped(p, stage.id - 1);
@@ -102,7 +102,7 @@ int ovl_pipeline_stage_stats(const ovl_pipeline_t *p, ovl_stage_t stage, ovl_sta
     ovl_stats_scale_stage(&s, ovl_run_correction(&p->exec));
     if (ovl_pipeline_lane_device(p, p->plan->stages[stage.id - 1].lane)->given != NULL)
       ovl_devices_add_stage_times(p, stage.id - 1, &s);
-    ovl_unlock(ovl_exec_lock_of(&p->exec));
+    ovl_exec_unlock(&p->exec);
   }
   return ovl_options_write(stats, &s, sizeof s, offsetof(ovl_stage_stats_t, ops));
 }

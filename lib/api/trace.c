@@ -29,14 +29,13 @@ int ovl_trace_return(ovl_trace_t *into, const ovl_trace_t *from) {
 /* The lock is given up between parts. */
 static void copy(const ovl_executor_t *x, ovl_trace_t *trace) {
   ovl_trace_copy_t copy;
-  ovl_lock_t *lock = ovl_exec_lock_of(x);
-  ovl_lock(lock);
+  ovl_exec_lock(x);
   ovl_trace_copy_begin(&copy, &x->core, ovl_run_elapsed(x), ovl_run_correction(x), trace);
   while (ovl_trace_copy_some(&copy, &x->core, trace)) {
-    ovl_unlock(lock);
-    ovl_lock(lock);
+    ovl_exec_unlock(x);
+    ovl_exec_lock(x);
   }
-  ovl_unlock(lock);
+  ovl_exec_unlock(x);
 }
 
 static void read_kept(const ovl_pipeline_t *p, ovl_trace_t *trace) {

@@ -44,6 +44,9 @@ static void set_state(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_state_t stat
   crew->by_state[r->state]--;
   crew->by_state[state]++;
   r->state = state;
+  uint32_t working = crew->by_state[OVL_RUNNER_WORKING];
+  if (atomic_load_explicit(&crew->working, memory_order_relaxed) != working)
+    atomic_store_explicit(&crew->working, working, memory_order_relaxed);
 }
 
 /* ---- how many are wanted, how many are there ------------------------------------------------------------ */
@@ -95,6 +98,10 @@ static void wake_parked(ovl_crew_t *crew) {
 /* Nobody is called while enough are busy and one stands by: it sees to it if they are not. */
 static bool are_enough(const ovl_crew_t *crew, uint64_t now) {
   return crew->crowd.stands_by && ovl_crowd_is_full(&crew->crowd, busy(crew), now);
+}
+
+bool ovl_crew_may_call(const ovl_crew_t *crew, uint64_t now) {
+  return (crew->parked != NULL || live(crew) < crew->size) && !are_enough(crew, now);
 }
 
 void ovl_crew_summon(ovl_executor_t *x, bool self) {
@@ -180,6 +187,7 @@ static void enlist_reliefs(ovl_executor_t *x, ovl_runner_t ***tail) {
     if (relief != NULL) {
       r->leave_at = now + GRACE_NS;
       crew->leaving++;
+      ovl_ahead_call_back(x); /* it is to see that */
     } else {
       r->since = now; /* none to be had: it asks again after another turn */
     }
@@ -204,7 +212,7 @@ void ovl_crew_queue(ovl_executor_t *x) {
       ovl_process_leave_pool();
     }
   }
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
 }
 
 /* ---- a runner's turn --------------------------------------------------------------------------------------- */
@@ -302,14 +310,22 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 
 /* ---- a runner with nothing to do --------------------------------------------------------------------------- */
 
-/* Watches the hint for at most `ns`. */
+/* The lock again, with what has happened meanwhile. */
+static void rejoin(ovl_executor_t *x) {
+  ovl_lock(&x->lock);
+  if (ovl_ahead_catch_up(x))
+    ovl_exec_follow_up(x, true);
+}
+
+/* Watches the hint, and who goes ahead, for at most `ns`. */
 static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) {
+  uint64_t known = x->ahead_known;
   set_state(&x->crew, r, OVL_RUNNER_SPINNING);
   atomic_store_explicit(&x->hint, x->crew.dismissed ? 1 : work_count(x), memory_order_relaxed);
   ovl_unlock(&x->lock);
   do {
     for (int i = 0; i < 16; i++) {
-      if (atomic_load_explicit(&x->hint, memory_order_relaxed) != 0)
+      if (atomic_load_explicit(&x->hint, memory_order_relaxed) != 0 || ovl_ahead_ended(x) != known)
         goto look;
       ovl_pause();
     }
@@ -317,6 +333,8 @@ static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) 
 look:
   ovl_lock(&x->lock);
   set_state(&x->crew, r, OVL_RUNNER_WORKING);
+  if (ovl_ahead_catch_up(x))
+    ovl_exec_follow_up(x, true);
 }
 
 static void sleep_until_called(ovl_runner_t *r, uint64_t ns) {
@@ -344,7 +362,7 @@ static void park(ovl_executor_t *x, ovl_runner_t *r, uint64_t ns) {
   ovl_spread_idle(&r->spot);
   sleep_until_called(r, ns);
   ovl_spread_busy(&r->spot);
-  ovl_lock(&x->lock);
+  rejoin(x);
   if (r->state == OVL_RUNNER_PARKED)
     remove_parked(&x->crew, r);
   else
@@ -386,6 +404,10 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
     return false;
   if (x->spin_ns > 1)
     spin(x, r, now, x->spin_ns);
+  if (work_count(x) == 0) {
+    ovl_ahead_call_back(x); /* from now on somebody has to be called */
+    ovl_exec_follow_up(x, true);
+  }
   if (work_count(x) == 0 && !x->crew.dismissed)
     park(x, r, idle_time(x, r));
   if (work_count(x) > 0)
@@ -444,6 +466,15 @@ static uint32_t preferred_lane(const ovl_executor_t *x, const ovl_runner_t *r) {
   return r->lane;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static void go_ahead(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
+  r->stop_at = r->spotted + r->look_ns;
+  if (!r->asked)
+    r->stop_at = smaller(r->stop_at, r->since + x->crew.turn_ns);
+  ovl_ahead_go(x, r, op);
+}
+
 /* The runner's next op, started; NULL: it should leave. */
 static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(x, r, now)) {
@@ -460,6 +491,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
       ovl_core_op_t *op = ovl_exec_start_op(x, lane, r->thread, now);
       r->lane = lane;
       r->calling = op->started;
+      go_ahead(x, r, op);
       if (x->crew.waiting_since != 0)
         account_waiting(&x->crew, work_count(x) > looking(&x->crew), x->core.now);
       return op;
@@ -491,8 +523,60 @@ static uint64_t make_way(ovl_executor_t *x, uint64_t now) {
   x->called = 0;
   ovl_unlock(&x->lock);
   sched_yield();
-  ovl_lock(&x->lock);
+  rejoin(x);
   return ovl_clock_now(&x->clock);
+}
+
+/* An op has been called. */
+typedef struct ovl_call {
+  ovl_core_op_t *op;
+  int result;
+  uint64_t started, ended;
+} ovl_call_t;
+
+/* Its lane has no op that may begin. */
+static ovl_core_op_t *wait_ahead(ovl_executor_t *x, ovl_runner_t *r, uint64_t *now) {
+  ovl_trip_t *t = &r->trip;
+  ovl_core_op_t *op = NULL;
+  uint64_t since = *now;
+  while (op == NULL && ovl_ahead_may_wait(x, t) && *now < r->stop_at && *now - since < x->spin_ns) {
+    if (ovl_ahead_has_to_keep(t, *now - since) && ovl_try_lock(&x->lock)) {
+      ovl_ahead_keep(x, r);
+      ovl_unlock(&x->lock);
+    }
+    ovl_pause();
+    *now = ovl_clock_now(&x->clock);
+    op = ovl_ahead_resume(x, t, *now);
+  }
+  return op;
+}
+
+/* Calls op and those that follow it without the lock. The last one is still to be reported, if there is one. */
+static ovl_call_t call_ops(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op, uint64_t started) {
+  ovl_call_t call = {.op = op, .started = started};
+  do {
+    call.result = ovl_exec_call_op(x, call.op);
+    call.ended = ovl_clock_now(&x->clock); /* and the start of the next */
+    if (call.result != 0 || r->trip.on == NULL || call.ended >= r->stop_at ||
+        !ovl_ahead_pass(x, &r->trip, call.ended, &call.op))
+      return call;
+    call.started = call.ended;
+    if (call.op == NULL)
+      call.op = wait_ahead(x, r, &call.started);
+  } while (call.op != NULL);
+  return call;
+}
+
+static void report(ovl_executor_t *x, ovl_runner_t *r, const ovl_call_t *call, bool looked_at, uint64_t waits,
+                   uint64_t waits_after) {
+  uint64_t took = call->ended - call->started;
+  r->calling = 0;
+  ovl_crowd_count(&x->crew.crowd, took, call->ended);
+  if (looked_at) {
+    ovl_crowd_note(&x->crew.crowd, took, waits, waits_after);
+    r->look_ns = ovl_crowd_is_settled(&x->crew.crowd) ? LOOK_NS : SOON_NS;
+  }
+  ovl_exec_call_returned(x, call->op, call->result, call->ended);
 }
 
 static void runner_main(uv_work_t *work) {
@@ -500,7 +584,7 @@ static void runner_main(uv_work_t *work) {
   ovl_executor_t *x = r->executor;
   bool before = ovl_callback_enter();
   ovl_spread_busy(&r->spot);
-  ovl_lock(&x->lock);
+  rejoin(x);
   uint64_t now = ovl_clock_now(&x->clock);
   ovl_core_op_t *op = NULL;
   if (x->phase == OVL_EXEC_RUNNING)  /* time stands still after the run */
@@ -510,23 +594,20 @@ static void runner_main(uv_work_t *work) {
     op = next_op(x, r, now);
   }
   while (op != NULL) {
-    uint64_t started = op->started;
     bool looked_at = r->looked_at;
+    uint64_t started = op->started;
     ovl_unlock(&x->lock);
     uint64_t waits = looked_at ? ovl_crowd_waits() : 0;
-    int result = ovl_exec_call_op(x, op);
-    now = ovl_clock_now(&x->clock); /* the end of this op and the start of the next */
+    ovl_call_t call = call_ops(x, r, op, started);
     uint64_t waits_after = looked_at ? ovl_crowd_waits() : 0;
     r->looked_at = false;
-    look_around(r, started, now);
+    look_around(r, call.started, call.op != NULL ? call.ended : call.started);
     ovl_lock(&x->lock);
-    r->calling = 0;
-    ovl_crowd_count(&x->crew.crowd, now - started, now);
-    if (looked_at) {
-      ovl_crowd_note(&x->crew.crowd, now - started, waits, waits_after);
-      r->look_ns = ovl_crowd_is_settled(&x->crew.crowd) ? LOOK_NS : SOON_NS;
-    }
-    ovl_exec_call_returned(x, op, result, now);
+    ovl_ahead_catch_up(x);
+    ovl_ahead_stop(x, r);
+    now = call.op != NULL ? call.ended : call.started;
+    if (call.op != NULL)
+      report(x, r, &call, looked_at, waits, waits_after);
     ovl_exec_follow_up(x, true);
     now = make_way(x, now);
     op = next_op(x, r, now);
@@ -542,12 +623,12 @@ static void after_work(uv_work_t *work, int status) {
   ovl_runner_t *r = (ovl_runner_t *)(void *)work;
   ovl_executor_t *x = r->executor;
   (void)status;
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   set_state(&x->crew, r, OVL_RUNNER_FREE);
   if (x->phase == OVL_EXEC_RUNNING)
     ovl_crew_queue(x);
   bool closing = x->phase == OVL_EXEC_CLOSING;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   if (closing)
     ovl_exec_collect(x);
 }
@@ -565,9 +646,9 @@ void ovl_crew_dismiss(ovl_executor_t *x) {
 void ovl_crew_recall(ovl_executor_t *x) {
   ovl_crew_t *crew = &x->crew;
   for (uint32_t i = 0; i < crew->count; i++) {
-    ovl_lock(&x->lock);
+    ovl_exec_lock(x);
     bool queued = crew->runners[i].state == OVL_RUNNER_QUEUED;
-    ovl_unlock(&x->lock);
+    ovl_exec_unlock(x);
     if (queued && ovl_process_enter_pool()) {
       uv_cancel((uv_req_t *)&crew->runners[i].work); /* too late is fine: it leaves by itself */
       ovl_process_leave_pool();

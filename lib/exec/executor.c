@@ -59,7 +59,8 @@ static int tables_init(ovl_executor_t *x, const ovl_plan_t *plan) {
   x->serial_means = ovl_memory_array(&x->memory, plan->stage_count, sizeof *x->serial_means);
   if (x->lanes == NULL || x->poll_lanes == NULL || x->serial_means == NULL)
     return OVL_ENOMEM;
-  return ovl_crew_init(&x->crew, pool_width(plan), &x->memory);
+  int r = ovl_ahead_init(x);
+  return r == 0 ? ovl_crew_init(&x->crew, pool_width(plan), &x->memory) : r;
 }
 
 int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_executor_options_t *options) {
@@ -96,6 +97,9 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
   x->poll_lanes = fresh->poll_lanes;
   x->serial_means = fresh->serial_means;
   x->poll_lane_count = fresh->poll_lane_count;
+  x->ahead = fresh->ahead;
+  x->ahead_notes = fresh->ahead_notes;
+  x->ahead_count = fresh->ahead_count;
   x->spin_ns = fresh->spin_ns;
   x->stall_ns = fresh->stall_ns;
   x->shortest_timeout = fresh->shortest_timeout;
@@ -105,6 +109,7 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
 
 void ovl_executor_finish(ovl_executor_t *x) {
   ovl_crew_finish(&x->crew, &x->memory);
+  ovl_ahead_finish(x);
   ovl_memory_free(&x->memory, x->serial_means);
   ovl_memory_free(&x->memory, x->poll_lanes);
   ovl_memory_free(&x->memory, x->lanes);
@@ -119,6 +124,7 @@ static void reset(ovl_executor_t *x) {
     x->lanes[l] =
         (ovl_exec_lane_t){.launches = x->lanes[l].launches, .polled = x->lane_hooks[l].poll != NULL};
   ovl_crew_reset(&x->crew);
+  ovl_ahead_begin(x);
   x->wake_sent = x->draining = x->collecting = false;
   x->faults_seen = 0;
   x->abort_next = x->core.plan->lane_count;
@@ -145,9 +151,9 @@ static void begin(ovl_executor_t *x, ovl_mode_t mode, uint64_t microbatches) {
 }
 
 int ovl_exec_may_launch(ovl_executor_t *x, uint64_t microbatches) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   int r = may_launch(x, microbatches);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return r;
 }
 
@@ -156,30 +162,30 @@ int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_
   ovl_clock_t clock;
   ovl_process_watch_exit();
   ovl_clock_init(&clock);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   int r = may_launch(x, microbatches);
   if (r == 0)
     x->clock = clock;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   if (r == 0)
     r = ovl_loop_open(x, loop);
   if (r != 0)
     return r;
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   reset(x);
   x->done = done;
   x->status_out = status_out;
   ovl_core_set_order(&x->core, order);
   x->phase = OVL_EXEC_RUNNING;
   begin(x, mode, microbatches);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return 0;
 }
 
 bool ovl_exec_in_flight(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   bool in_flight = x->phase != OVL_EXEC_IDLE;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return in_flight;
 }
 
@@ -207,7 +213,7 @@ void ovl_exec_begin_close(ovl_executor_t *x) {
 
 static void finish_run(ovl_executor_t *x) {
   ovl_clock_verify(&x->clock);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   ovl_core_leave(&x->core);
   int status = x->core.first.status;
   bool close_wanted = x->close_wanted;
@@ -219,7 +225,7 @@ static void finish_run(ovl_executor_t *x) {
   x->loop = NULL;
   x->room_wanted = false;
   x->phase = OVL_EXEC_IDLE;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   bool before = ovl_callback_enter();
   if (done != NULL)
     done(pipeline, status); /* may start the next run, or free x unless a close is under way */
@@ -235,9 +241,9 @@ void ovl_exec_collect(ovl_executor_t *x) {
     ovl_loop_close(x);
     return;
   }
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   bool all = x->open_handles == 0 && ovl_crew_is_gone(&x->crew);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   if (all)
     finish_run(x);
 }
@@ -260,7 +266,7 @@ static int may_submit(const ovl_executor_t *x) {
 }
 
 int ovl_exec_submit(ovl_executor_t *x, void *item) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   int r = may_submit(x);
   if (r == 0) {
     x->core.instant++;
@@ -268,24 +274,25 @@ int ovl_exec_submit(ovl_executor_t *x, void *item) {
     x->room_wanted |= r == OVL_EAGAIN && x->hooks.on_room != NULL;
     ovl_exec_follow_up(x, false);
   }
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return r;
 }
 
 int ovl_exec_finish_items(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   int r = x->phase != OVL_EXEC_IDLE && x->core.count != OVL_STREAMING ? OVL_EINVAL : 0;
   if (r == 0) {
     ovl_core_finish_items(&x->core, time_of_request(x));
     ovl_exec_follow_up(x, false);
   }
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return r;
 }
 
 static int cancel_locked(ovl_executor_t *x) {
   if (x->phase != OVL_EXEC_RUNNING || ovl_core_over(&x->core))
     return OVL_ENOTRUNNING;
+  ovl_ahead_call_back(x);
   x->core.instant++;
   ovl_core_cancel(&x->core, ovl_clock_now(&x->clock));
   ovl_exec_follow_up(x, false);
@@ -293,24 +300,24 @@ static int cancel_locked(ovl_executor_t *x) {
 }
 
 int ovl_exec_cancel(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   int r = cancel_locked(x);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return r;
 }
 
 bool ovl_exec_close(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   bool in_flight = x->phase != OVL_EXEC_IDLE || x->close_wanted;
   x->close_wanted = true;
   cancel_locked(x);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return in_flight;
 }
 
 void ovl_exec_drop_items(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   while (ovl_loop_drop_item(x))
     ;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
 }

@@ -19,6 +19,7 @@
 #include <uv.h>
 
 #include "core/core.h"
+#include "exec/ahead.h"
 #include "exec/clock.h"
 #include "exec/crowd.h"
 #include "exec/lock.h"
@@ -49,22 +50,27 @@ typedef enum ovl_runner_state {
 } ovl_runner_state_t;
 
 typedef struct ovl_runner {
-  uv_work_t work;
+  _Alignas(OVL_LINE) uv_work_t work; /* first: libuv gives this back */
   struct ovl_executor *executor;
-  ovl_runner_state_t state;
+
+  /* Its thread alone uses these. */
+  ovl_spot_t spot;
+  uint64_t spotted; /* it looked then on which processor it is */
+  uint64_t look_ns; /* how long it computes until it looks around; 0: at once */
+  uint64_t stop_at; /* it goes ahead until then at most */
+  bool looked_at;   /* the op is, see crowd.h */
+  ovl_trip_t trip;
+
+  _Alignas(OVL_LINE) ovl_runner_state_t state;
   struct ovl_runner *next_parked;
   uint32_t lane;     /* of its last op */
   uint32_t thread;   /* ovl_thread_number of its thread */
-  ovl_spot_t spot;   /* its thread alone uses it, as the next */
-  uint64_t spotted;  /* it looked then on which processor it is */
   uint64_t since;    /* its turn began */
   uint64_t leave_at; /* its relief is queued: it leaves at the first op boundary after this; 0: no relief */
   bool asked;        /* wants the loop to queue a relief */
   struct ovl_runner *relief_of; /* whom it is to relieve, until it has a thread */
   uint64_t called_back;         /* queued then, soon after another had left with nothing to do; 0: not so */
   uint64_t calling;             /* its op started then; 0: it has none */
-  uint64_t look_ns;             /* how long it computes until it looks around; 0: at once */
-  bool looked_at;               /* the op is, see crowd.h; its thread alone uses it */
 
   /* Sleeping; its own mutex, taken with or without the lock. */
   uv_mutex_t mutex;
@@ -78,9 +84,10 @@ typedef struct ovl_crew {
   uint32_t inited; /* whose mutex and cond are set up */
   uint32_t size;   /* ops of pool lanes that can run at once */
   uint32_t by_state[OVL_RUNNER_LEFT + 1];
-  uint32_t leaving; /* runners with leave_at set: their reliefs count in their stead */
-  uint32_t owed;    /* threads that runners gave up for their reliefs, and no runner has got since */
-  uint32_t asking;  /* runners that asked for a relief since the loop last looked */
+  atomic_uint working; /* of them; may be read without the lock */
+  uint32_t leaving;    /* runners with leave_at set: their reliefs count in their stead */
+  uint32_t owed;       /* threads that runners gave up for their reliefs, and no runner has got since */
+  uint32_t asking;     /* runners that asked for a relief since the loop last looked */
   uint32_t on_thread, peak;
   uint64_t turn_ns;       /* how long a runner's turn may last */
   uint64_t park_ns;       /* how long one with nothing to do keeps its thread */
@@ -153,6 +160,9 @@ typedef struct ovl_executor {
   ovl_exec_lane_t *lanes;
   uint32_t *poll_lanes; /* lanes with a poll hook */
   uint32_t poll_lane_count;
+  ovl_ahead_t *ahead; /* by stage, in a chain that can go ahead */
+  ovl_ahead_note_t *ahead_notes;
+  uint32_t ahead_count; /* 0: it cannot */
   ovl_run_hooks_t hooks;
   ovl_memory_t memory;
   uv_loop_t *loop;
@@ -192,6 +202,14 @@ typedef struct ovl_executor {
   uint32_t open_handles;
   bool collecting; /* handles are being closed */
 
+  const ovl_runner_t *keeper; /* who tells the core what those who go ahead have noted; NULL: none of them */
+  uint64_t foreseen;          /* up to which microbatch ops are set up */
+  uint64_t ahead_known;       /* of ovl_ahead_ended, what the core knows */
+
+  /* Written under the lock, read without it: up to which microbatch ops may begin; on how many lanes somebody goes ahead. */
+  _Alignas(OVL_LINE) atomic_uint_least64_t ahead_allowed;
+  atomic_uint ahead_open;
+
   /* Not 0 when a spinning runner should look: read without the lock. */
   _Alignas(OVL_LINE) atomic_uint hint;
 } ovl_executor_t;
@@ -223,11 +241,6 @@ int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_
 /* What launch would refuse it with: 0, OVL_EBUSY or OVL_EITEMS. */
 int ovl_exec_may_launch(ovl_executor_t *x, uint64_t microbatches);
 
-/* The lock is the one thing of a const executor that a reader changes. */
-static inline ovl_lock_t *ovl_exec_lock_of(const ovl_executor_t *x) {
-  return &((ovl_executor_t *)(uintptr_t)x)->lock;
-}
-
 bool ovl_exec_in_flight(ovl_executor_t *x); /* any thread, as all below */
 int ovl_exec_submit(ovl_executor_t *x, void *item);
 int ovl_exec_finish_items(ovl_executor_t *x);
@@ -254,6 +267,10 @@ void ovl_exec_count_deadline(const ovl_executor_t *x, ovl_core_op_t *op,
                              uint64_t from); /* UINT64_MAX: not yet */
 ovl_core_op_t *ovl_exec_next_hook(ovl_executor_t *x);
 
+/* Takes the lock, and catches up with who has gone ahead. They are all that a reader changes of a const executor. */
+void ovl_exec_lock(const ovl_executor_t *x);
+void ovl_exec_unlock(const ovl_executor_t *x);
+
 /* After anything has changed: calls runners, wakes the loop. `self`: a runner that will take one op itself. */
 void ovl_exec_follow_up(ovl_executor_t *x, bool self);
 
@@ -266,6 +283,39 @@ void ovl_crew_queue(ovl_executor_t *x);   /* loop thread: queues the runners tha
 void ovl_crew_dismiss(ovl_executor_t *x); /* all are to leave */
 void ovl_crew_recall(ovl_executor_t *x);  /* loop thread, without the lock: takes queued ones back */
 bool ovl_crew_is_gone(const ovl_crew_t *crew);
+bool ovl_crew_may_call(const ovl_crew_t *crew,
+                       uint64_t now); /* somebody who does not look for work by himself */
+
+/* ---- ahead.c: going ahead; with the lock held unless said otherwise ---------------------------------------- */
+
+/* How many rows of ops the plan needs for it; the window: the pipeline is none that can go ahead. */
+uint32_t ovl_ahead_rows(const ovl_description_t *d, const ovl_stage_hooks_t *stages,
+                        const ovl_lane_hooks_t *lanes);
+int ovl_ahead_init(ovl_executor_t *x);
+void ovl_ahead_finish(ovl_executor_t *x);
+void ovl_ahead_begin(ovl_executor_t *x); /* a run begins */
+
+/* The runner has begun the op under the lock: if it may, it goes ahead from there. */
+void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op);
+
+/* Who goes ahead, without the lock. pass: its op ended `now`; true: that is noted, and *next has begun, or is NULL
+ * where it has to wait; false: it has been called back, and is to report the op. resume: begins the next op at last;
+ * NULL: not yet. */
+bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_core_op_t **next);
+ovl_core_op_t *ovl_ahead_resume(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now);
+bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t); /* there is nothing better to do */
+bool ovl_ahead_has_to_keep(const ovl_trip_t *t, uint64_t waited);      /* the core has to be told first */
+
+bool ovl_ahead_catch_up(ovl_executor_t *x);        /* true: something had happened */
+uint64_t ovl_ahead_ended(const ovl_executor_t *x); /* without the lock: not ahead_known if something has */
+void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r);       /* as the keeper: catches up, and follows up */
+void ovl_ahead_call_back(ovl_executor_t *x);                   /* all; catches up */
+void ovl_ahead_heed(ovl_executor_t *x);                        /* calls back if ends concern others by now */
+void ovl_ahead_stop(ovl_executor_t *x, const ovl_runner_t *r); /* it is back */
+
+/* The core has been told. */
+void ovl_ahead_note_begin(ovl_executor_t *x, uint32_t stage);
+void ovl_ahead_note_end(ovl_executor_t *x, uint32_t stage);
 
 /* ---- poll.c: lanes with a poll hook ------------------------------------------------------------------------- */
 uint32_t ovl_poll_unattended(const ovl_executor_t *x); /* pool lanes that want a runner */

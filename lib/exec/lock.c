@@ -7,7 +7,7 @@
 
 enum { SPINS = 200, YIELDS = 200 };
 
-static void wait_turn(unsigned turn) {
+void ovl_lock_wait(unsigned turn) {
   if (turn < SPINS) {
     ovl_pause();
   } else if (turn < SPINS + YIELDS) {
@@ -22,6 +22,6 @@ void ovl_lock_contended(ovl_lock_t *lock) {
   unsigned turn = 0;
   do {
     while (atomic_load_explicit(&lock->held, memory_order_relaxed) != 0)
-      wait_turn(turn++);
+      ovl_lock_wait(turn++);
   } while (atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0);
 }

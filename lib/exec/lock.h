@@ -6,6 +6,7 @@
 #define OVL_EXEC_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 typedef struct ovl_lock {
   atomic_int held;
@@ -20,11 +21,19 @@ static inline void ovl_pause(void) {
 #endif
 }
 
+/* Waits for something that another thread is about to do; turn: how often it has before. */
+void ovl_lock_wait(unsigned turn);
+
 void ovl_lock_contended(ovl_lock_t *lock);
 
 static inline void ovl_lock(ovl_lock_t *lock) {
   if (atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0)
     ovl_lock_contended(lock);
+}
+
+static inline bool ovl_try_lock(ovl_lock_t *lock) {
+  return atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
+         atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) == 0;
 }
 
 static inline void ovl_unlock(ovl_lock_t *lock) {

@@ -37,9 +37,9 @@ static bool tell_fault(ovl_executor_t *x) {
   ovl_fault_t fault;
   if (!ovl_core_next_fault(&x->core, &fault, ovl_clock_now(&x->clock)))
     return false;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   x->hooks.on_fault(x->pipeline, &fault);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   return true;
 }
 
@@ -48,9 +48,9 @@ static bool call_hook(ovl_executor_t *x) {
   if (op == NULL)
     return false;
   op->busy |= OVL_BUSY_HOOK;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   x->stage_hooks[ovl_core_op_stage(op)].cancel(&op->pub);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   op->busy &= (uint8_t)~OVL_BUSY_HOOK;
   if (op->busy == 0)
     ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
@@ -63,9 +63,9 @@ static bool call_abort(ovl_executor_t *x) {
     const ovl_lane_hooks_t *hooks = &x->lane_hooks[lane];
     if (hooks->abort == NULL)
       continue;
-    ovl_unlock(&x->lock);
+    ovl_exec_unlock(x);
     hooks->abort(x->pipeline, (ovl_lane_t){lane + 1}, hooks->data);
-    ovl_lock(&x->lock);
+    ovl_exec_lock(x);
     return true;
   }
   return false;
@@ -75,9 +75,9 @@ static bool report_microbatch(ovl_executor_t *x) {
   ovl_core_slot_t *slot = ovl_core_next_ended(&x->core);
   if (slot == NULL)
     return false;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   x->hooks.on_microbatch(x->pipeline, slot->microbatch, slot->item, slot->fault.status);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   x->core.instant++;
   ovl_core_retire(&x->core, slot, ovl_clock_now(&x->clock));
   return true;
@@ -89,9 +89,9 @@ static bool tell_room(ovl_executor_t *x) {
   x->room_wanted = false;
   if (x->hooks.on_room == NULL)
     return true;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   x->hooks.on_room(x->pipeline);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   return true;
 }
 
@@ -103,9 +103,9 @@ bool ovl_loop_drop_item(ovl_executor_t *x) {
     return false;
   if (x->hooks.on_microbatch == NULL)
     return true;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   x->hooks.on_microbatch(x->pipeline, microbatch, item, OVL_ECANCELED);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   return true;
 }
 
@@ -117,10 +117,10 @@ static bool run_loop_op(ovl_executor_t *x) {
     return false;
   uint64_t started = ovl_clock_now(&x->clock);
   ovl_core_op_t *op = ovl_exec_start_op(x, lane, 0, started);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   int result = ovl_exec_call_op(x, op);
   uint64_t now = ovl_clock_now(&x->clock);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   if (now - started > x->loop_longest)
     x->loop_longest = now - started;
   ovl_exec_call_returned(x, op, result, now);
@@ -173,7 +173,7 @@ static void schedule_poll(ovl_executor_t *x);
 
 static void drain(ovl_executor_t *x) {
   bool before = ovl_callback_enter();
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   if (x->phase == OVL_EXEC_RUNNING) {
     x->wake_sent = false;
     x->called = 0;
@@ -189,7 +189,7 @@ static void drain(ovl_executor_t *x) {
       ovl_loop_wake(x);
     }
   }
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   if (x->phase == OVL_EXEC_CLOSING) /* only this thread changes it */
     ovl_exec_collect(x);
   ovl_callback_leave(before);
@@ -228,13 +228,13 @@ static void arm_deadline(ovl_executor_t *x, uint64_t now) {
 
 static void on_deadline(uv_timer_t *handle) {
   ovl_executor_t *x = handle->data;
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   if (x->phase == OVL_EXEC_RUNNING) {
     uint64_t now = ovl_clock_now(&x->clock);
     ovl_exec_expire(x, now);
     arm_deadline(x, now);
   }
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   drain(x);
 }
 
@@ -263,7 +263,7 @@ static bool has_stalled(ovl_executor_t *x, uint64_t now) {
 static void on_stall_timer(uv_timer_t *handle) {
   ovl_executor_t *x = handle->data;
   bool before = ovl_callback_enter();
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   bool stalled = false;
   if (x->phase == OVL_EXEC_RUNNING) {
     uint64_t now = ovl_clock_now(&x->clock);
@@ -271,7 +271,7 @@ static void on_stall_timer(uv_timer_t *handle) {
     uint64_t next = ovl_later(x->moved_at, x->stall_ns);
     arm_stall(x, next > now ? next - now : x->stall_ns);
   }
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   if (stalled)
     x->hooks.on_stall(x->pipeline);
   ovl_callback_leave(before);

@@ -73,6 +73,7 @@ void ovl_exec_expire(ovl_executor_t *x, uint64_t now) {
     if (op->deadline > now || (op->flags & OVL_OP_EXPIRED))
       continue;
     op->flags |= OVL_OP_EXPIRED;
+    ovl_ahead_call_back(x);
     x->core.instant++;
     ovl_core_fail(&x->core, op, OVL_ETIMEDOUT, 0, now);
     owe_hook(x, op);
@@ -110,6 +111,7 @@ ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thre
   }
   if (x->lanes[lane].polled)
     x->lanes[lane].calls++;
+  ovl_ahead_note_begin(x, ovl_core_op_stage(op));
   return op;
 }
 
@@ -132,8 +134,11 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
   if (x->lanes[ovl_core_op_lane(op)].polled)
     x->lanes[ovl_core_op_lane(op)].progress++;
   x->core.instant++;
-  bool expired = op->flags & OVL_OP_EXPIRED;
-  ovl_core_end(&x->core, op, expired ? 0 : op->result, op->native, now);
+  int status = op->flags & OVL_OP_EXPIRED ? 0 : op->result;
+  if (status != 0)
+    ovl_ahead_call_back(x);
+  ovl_ahead_note_end(x, ovl_core_op_stage(op));
+  ovl_core_end(&x->core, op, status, op->native, now);
 }
 
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now) {
@@ -163,7 +168,7 @@ void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, ui
 }
 
 int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   int r = op->state == OVL_OP_DONE ? OVL_EALREADY : OVL_EINVAL;
   if (op->state == OVL_OP_RUNNING)
     r = op->busy & OVL_BUSY_PENDING ? 0 : OVL_EALREADY;
@@ -177,7 +182,7 @@ int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
       ovl_exec_follow_up(x, false);
     }
   }
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return r;
 }
 
@@ -188,7 +193,19 @@ void ovl_exec_follow_up(ovl_executor_t *x, bool self) {
     mark_hooks(x);
   if (x->phase != OVL_EXEC_RUNNING)
     return;
+  ovl_ahead_heed(x);
   ovl_crew_summon(x, self);
   if (!x->draining && ovl_loop_has_work(x))
     ovl_loop_wake(x);
 }
+
+/* ---- the lock -------------------------------------------------------------------------------------------- */
+
+void ovl_exec_lock(const ovl_executor_t *executor) {
+  ovl_executor_t *x = (ovl_executor_t *)(uintptr_t)executor;
+  ovl_lock(&x->lock);
+  if (ovl_ahead_catch_up(x))
+    ovl_exec_follow_up(x, false);
+}
+
+void ovl_exec_unlock(const ovl_executor_t *x) { ovl_unlock(&((ovl_executor_t *)(uintptr_t)x)->lock); }

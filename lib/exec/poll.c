@@ -67,9 +67,9 @@ void ovl_poll_lane(ovl_executor_t *x, uint32_t index) {
     return;
   }
   ovl_core_hold_lane(&x->core, index, true);
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   hooks->poll(x->pipeline, (ovl_lane_t){index + 1}, hooks->data);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   ovl_core_hold_lane(&x->core, index, false);
   set_pause(lane, lane->progress != before, hooks->poll_max_ns, ovl_clock_now(&x->clock));
 }

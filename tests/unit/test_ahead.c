@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+/* Shows that chains whose runners go ahead keep every promise: the order of a lane, what an op waits for, the window, and
+ * what callbacks see; that nothing begins after a cancel or a failure has been told; that ops which fail or are pending
+ * bring their runners back; and that statistics, traces and dumps know all, at any time. And that they do go ahead. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "api/pipeline.h"
+#include "support/describe.h"
+#include "support/foreign.h"
+#include "support/random.h"
+#include "support/seed.h"
+#include "support/watchdog.h"
+
+enum { MOST_LANES = 5, ROUNDS = 60, COUNT = 2000 };
+
+/* ---- a chain that watches itself ---- */
+
+typedef struct chain {
+  ovl_pipeline_t *p;
+  unsigned lanes, window, most_ns;
+  unsigned pending_one_in; /* so many ops are left with other threads; 0: none */
+  uint64_t seed;
+  foreign_t *others;
+  int64_t fails; /* this microbatch does, on lane fails_on; -1: none */
+  unsigned fails_on;
+  uint64_t count; /* how many microbatches there will be */
+
+  atomic_uint_least64_t begun[MOST_LANES], ended[MOST_LANES];
+  atomic_bool told;             /* a cancel has returned */
+  atomic_uint late[MOST_LANES]; /* callbacks that were called after that */
+  atomic_uint wrong;
+} chain_t;
+
+static void expect(chain_t *c, bool holds) {
+  if (!holds)
+    atomic_fetch_add(&c->wrong, 1);
+}
+
+static uint64_t number_of(const chain_t *c, const ovl_op_t *op) {
+  random_source_t random = {c->seed ^ (op->microbatch * MOST_LANES + op->stage.id)};
+  return random_next(&random);
+}
+
+static void spin(uint64_t ns) {
+  uint64_t end = uv_hrtime() + ns;
+  while (ns > 0 && uv_hrtime() < end)
+    ;
+}
+
+static void check_begin(chain_t *c, const ovl_op_t *op, unsigned s) {
+  expect(c, atomic_load(&c->begun[s]) == op->microbatch && atomic_load(&c->ended[s]) == op->microbatch);
+  if (s > 0)
+    expect(c, atomic_load(&c->ended[s - 1]) > op->microbatch);
+  else if (op->microbatch >= c->window)
+    expect(c, atomic_load(&c->ended[c->lanes - 1]) > op->microbatch - c->window);
+  expect(c, op->slot == op->microbatch % c->window && op->item == NULL && op->status == 0);
+  atomic_store(&c->begun[s], op->microbatch + 1);
+  if (atomic_load(&c->told))
+    expect(c, atomic_fetch_add(&c->late[s], 1) == 0); /* one may have been on its way */
+}
+
+static int watched_op(ovl_op_t *op) {
+  chain_t *c = op->data;
+  unsigned s = op->stage.id - 1;
+  uint64_t number = number_of(c, op);
+  check_begin(c, op, s);
+  if (c->most_ns > 0)
+    spin(number % c->most_ns);
+  bool fails = (int64_t)op->microbatch == c->fails && s == c->fails_on;
+  atomic_store(&c->ended[s], op->microbatch + 1);
+  if (!fails && c->pending_one_in > 0 && (number >> 32) % c->pending_one_in == 0) {
+    foreign_give(c->others, op);
+    return OVL_PENDING;
+  }
+  return fails ? -7 : 0;
+}
+
+static void make_chain(chain_t *c, unsigned lanes, unsigned window, uint32_t trace) {
+  *c = (chain_t){.lanes = lanes, .window = window, .fails = -1};
+  ovl_pipeline_options_t options = pipeline_options(window);
+  options.trace = trace;
+  c->p = make_pipeline(&options);
+  for (unsigned l = 0; l < lanes; l++)
+    add_stage(c->p, add_lane(c->p, OVL_LANE_POOL, 1), watched_op, c);
+}
+
+static void run_chain(chain_t *c, uint64_t count, int expected) {
+  for (unsigned l = 0; l < c->lanes; l++) {
+    atomic_store(&c->begun[l], 0);
+    atomic_store(&c->ended[l], 0);
+    atomic_store(&c->late[l], 0);
+  }
+  atomic_store(&c->told, false);
+  c->count = count;
+  int status = ovl_pipeline_run(c->p, count);
+  if (status != expected || atomic_load(&c->wrong) != 0)
+    fail_msg("status %d, %u things wrong; %s", status, atomic_load(&c->wrong), seed_words());
+}
+
+/* How often somebody has gone on ahead in the last run. */
+static uint64_t steps_of(const chain_t *c) {
+  uint64_t steps = 0;
+  for (unsigned s = 0; s < c->p->exec.ahead_count; s++)
+    steps += atomic_load(&c->p->exec.ahead[s].noted);
+  return steps;
+}
+
+static void choose(chain_t *c, random_source_t *random, uint32_t trace) {
+  make_chain(c, 2 + random_below(random, MOST_LANES - 1), 1 + random_below(random, 9), trace);
+  c->seed = random_next(random);
+  c->most_ns = random_chance(random, 30) ? 0 : 1 + random_below(random, 3000);
+}
+
+/* ---- the promises ---- */
+
+/* Plays on until somebody has gone ahead often enough for this to mean something. */
+static void chains_keep_their_promises(void **state) {
+  (void)state;
+  bool can = uv_available_parallelism() > 1;
+  uint64_t steps = 0;
+  for (uint64_t round = 0; round < seed_rounds(ROUNDS) || (can && steps < COUNT); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose(&c, &random, 0);
+    for (unsigned runs = 0; runs < 3; runs++) {
+      uint64_t count = random_chance(&random, 20) ? random_below(&random, 40) : COUNT;
+      run_chain(&c, count, 0);
+      assert_int_equal(stats_of(c.p).ops, count * c.lanes);
+      steps += steps_of(&c);
+    }
+    ovl_pipeline_close(c.p, NULL);
+  }
+}
+
+static void pending_ops_bring_their_runners_back(void **state) {
+  (void)state;
+  foreign_t others;
+  foreign_start(&others, 2, 64, NULL);
+  for (uint64_t round = 0; round < seed_rounds(ROUNDS); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose(&c, &random, 0);
+    c.others = &others;
+    c.pending_one_in = 1 + random_below(&random, 60);
+    run_chain(&c, COUNT / 4, 0);
+    assert_int_equal(stats_of(c.p).ops, COUNT / 4 * c.lanes);
+    ovl_pipeline_close(c.p, NULL);
+  }
+  foreign_stop(&others);
+}
+
+static void a_failure_ends_all(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(ROUNDS); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose(&c, &random, 0);
+    c.fails = random_below(&random, COUNT);
+    c.fails_on = random_below(&random, c.lanes);
+    run_chain(&c, COUNT, -7);
+    ovl_failure_t failure = failure_of(c.p);
+    assert_int_equal(failure.microbatch, c.fails);
+    assert_int_equal(failure.stage.id, c.fails_on + 1);
+    for (unsigned l = c.fails_on + 1; l < c.lanes; l++)
+      assert_true(atomic_load(&c.begun[l]) <= (uint64_t)c.fails);
+    ovl_stats_t s = stats_of(c.p);
+    uint64_t begun = 0;
+    for (unsigned l = 0; l < c.lanes; l++)
+      begun += atomic_load(&c.begun[l]);
+    assert_int_equal(s.ops, begun); /* each op that was called is known to have ended */
+    c.fails = -1;
+    run_chain(&c, 100, 0); /* and the next run is as good as any */
+    ovl_pipeline_close(c.p, NULL);
+  }
+}
+
+/* ---- at any time ---- */
+
+static void wait_for_begun(chain_t *c, uint64_t count) {
+  while (atomic_load(&c->begun[0]) < count)
+    ;
+}
+
+static void cancel_at(void *data) {
+  chain_t *c = data;
+  wait_for_begun(c, 1 + c->seed % COUNT);
+  assert_int_equal(ovl_pipeline_cancel(c->p), 0);
+  atomic_store(&c->told, true);
+}
+
+static void nothing_begins_after_a_cancel(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(4 * ROUNDS); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose(&c, &random, 0);
+    uv_thread_t thread;
+    assert_int_equal(uv_thread_create(&thread, cancel_at, &c), 0);
+    run_chain(&c, UINT64_C(1) << 40, OVL_ECANCELED);
+    uv_thread_join(&thread);
+    ovl_pipeline_close(c.p, NULL);
+  }
+}
+
+/* What the core knows lies between what had ended before the question and what has begun after it. */
+static void look_on(void *data) {
+  chain_t *c = data;
+  char text[4000];
+  wait_for_begun(c, 1);
+  for (unsigned looks = 0; looks < 300; looks++) {
+    uint64_t ended = 0, begun = 0;
+    for (unsigned l = 0; l < c->lanes; l++)
+      ended += atomic_load(&c->ended[l]);
+    uint64_t known = stats_of(c->p).ops;
+    for (unsigned l = 0; l < c->lanes; l++)
+      begun += atomic_load(&c->begun[l]);
+    expect(c, known <= begun && known + c->lanes >= ended); /* those whose callbacks were yet to return */
+    if (looks % 16 == 0)
+      ovl_pipeline_dump(c->p, text, sizeof text);
+  }
+  ovl_pipeline_cancel(c->p);
+}
+
+static void who_looks_sees_all(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < seed_rounds(ROUNDS / 4); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose(&c, &random, 0);
+    uv_thread_t thread;
+    assert_int_equal(uv_thread_create(&thread, look_on, &c), 0);
+    run_chain(&c, UINT64_C(1) << 40, OVL_ECANCELED);
+    uv_thread_join(&thread);
+    assert_int_equal(atomic_load(&c.wrong), 0);
+    ovl_pipeline_close(c.p, NULL);
+  }
+}
+
+/* ---- times ---- */
+
+static void check_lane_times(const chain_t *c, unsigned l) {
+  ovl_lane_stats_t s;
+  ovl_lane_stats_init(&s);
+  assert_int_equal(ovl_pipeline_lane_stats(c->p, (ovl_lane_t){l + 1}, &s), 0);
+  uint64_t idle = s.idle_fill_ns + s.idle_dependency_ns + s.idle_window_ns + s.idle_input_ns +
+                  s.idle_fixed_order_ns + s.idle_runner_ns + s.idle_tail_ns;
+  uint64_t sum = s.busy_ns + idle, apart = sum > s.elapsed_ns ? sum - s.elapsed_ns : s.elapsed_ns - sum;
+  assert_true(apart <= 10); /* each part is rounded by itself */
+}
+
+static void check_records(const chain_t *c, const ovl_trace_record_t *records, size_t count) {
+  uint64_t end[MOST_LANES] = {0}, number[MOST_LANES] = {0};
+  uint64_t *ends = calloc(c->count * c->lanes, sizeof *ends);
+  assert_non_null(ends);
+  for (size_t i = 0; i < count; i++) {
+    const ovl_trace_record_t *r = &records[i];
+    unsigned l = r->lane.id - 1;
+    assert_int_equal(r->microbatch, number[l]++);
+    assert_true(r->ready_ns <= r->start_ns && r->start_ns <= r->end_ns && r->start_ns >= end[l]);
+    if (l > 0)
+      assert_true(r->start_ns >= ends[r->microbatch * c->lanes + l - 1]);
+    else if (r->microbatch >= c->window)
+      assert_true(r->start_ns >= ends[(r->microbatch - c->window) * c->lanes + c->lanes - 1]);
+    end[l] = ends[r->microbatch * c->lanes + l] = r->end_ns;
+  }
+  free(ends);
+}
+
+static void times_are_those_of_a_run(void **state) {
+  (void)state;
+  ovl_trace_record_t *records = calloc(COUNT * MOST_LANES, sizeof *records);
+  assert_non_null(records);
+  for (uint64_t round = 0; round < seed_rounds(ROUNDS / 4); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose(&c, &random, COUNT * MOST_LANES);
+    run_chain(&c, COUNT, 0);
+    ovl_trace_t trace;
+    ovl_trace_init(&trace, records, COUNT * MOST_LANES);
+    assert_int_equal(ovl_pipeline_trace(c.p, &trace), 0);
+    assert_int_equal(trace.count, COUNT * c.lanes);
+    check_records(&c, records, trace.count);
+    for (unsigned l = 0; l < c.lanes; l++)
+      check_lane_times(&c, l);
+    ovl_stats_t s = stats_of(c.p);
+    assert_true(s.bound_ns <= s.elapsed_ns);
+    ovl_pipeline_close(c.p, NULL);
+  }
+  free(records);
+}
+
+/* ---- step by step: two runners, played by one thread ---- */
+
+static int no_op(ovl_op_t *op) {
+  (void)op;
+  return 0;
+}
+
+typedef struct play {
+  ovl_pipeline_t *p;
+  ovl_executor_t *x;
+  ovl_runner_t *one, *two;
+  uint64_t now;
+} play_t;
+
+static play_t begin_play(uint32_t window) {
+  ovl_pipeline_options_t options = pipeline_options(window);
+  play_t y = {.p = make_pipeline(&options), .now = 1000};
+  for (unsigned l = 0; l < 2; l++)
+    add_stage(y.p, add_lane(y.p, OVL_LANE_POOL, 1), no_op, NULL);
+  assert_int_equal(ovl_pipeline_run(y.p, 0), 0);
+  y.x = &y.p->exec;
+  y.one = &y.x->crew.runners[0];
+  y.two = &y.x->crew.runners[1];
+  y.x->crew.by_state[OVL_RUNNER_FREE] -= 2;
+  y.x->crew.by_state[OVL_RUNNER_WORKING] += 2;
+  y.x->called = 0;
+  ovl_ahead_begin(y.x);
+  ovl_core_begin(&y.x->core, OVL_OVERLAP, 10, y.now);
+  return y;
+}
+
+static void end_play(play_t *y) {
+  ovl_core_cancel(&y->x->core, y->now);
+  ovl_core_leave(&y->x->core);
+  y->x->crew.by_state[OVL_RUNNER_FREE] += 2;
+  y->x->crew.by_state[OVL_RUNNER_WORKING] -= 2;
+  ovl_pipeline_close(y->p, NULL);
+}
+
+static ovl_core_op_t *begin_locked(play_t *y, uint32_t lane) {
+  return ovl_exec_start_op(y->x, lane, 1, ++y->now);
+}
+
+static void end_locked(play_t *y, ovl_core_op_t *op) { ovl_exec_call_returned(y->x, op, 0, ++y->now); }
+
+static uint64_t known_ops(const play_t *y, uint32_t stage) { return y->x->core.tally.stages[stage].ops; }
+
+static void the_core_hears_in_order(void **state) {
+  (void)state;
+  play_t y = begin_play(3);
+  ovl_core_op_t *next = begin_locked(&y, 0);
+  ovl_ahead_go(y.x, y.one, next);
+  assert_ptr_equal(y.one->trip.on, &y.x->ahead[0]);
+  for (uint64_t i = 1; i < 3; i++) {
+    assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
+    assert_int_equal(next->pub.microbatch, i);
+  }
+  assert_int_equal(known_ops(&y, 0), 0); /* nobody has looked */
+  assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
+  assert_null(next); /* the window */
+  assert_null(ovl_ahead_resume(y.x, &y.one->trip, ++y.now));
+  assert_int_equal(ovl_ahead_ended(y.x), 3);
+  assert_true(ovl_ahead_catch_up(y.x));
+  assert_false(ovl_ahead_catch_up(y.x));
+  assert_int_equal(known_ops(&y, 0), 3);
+  next = begin_locked(&y, 1);
+  assert_int_equal(next->pub.microbatch, 0);
+  ovl_ahead_go(y.x, y.two, next);
+  assert_true(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
+  assert_int_equal(next->pub.microbatch, 1);
+  next = ovl_ahead_resume(y.x, &y.one->trip, ++y.now);
+  assert_int_equal(next->pub.microbatch, 3);
+  assert_true(ovl_ahead_catch_up(y.x));
+  assert_int_equal(known_ops(&y, 1), 1);
+  assert_int_equal(y.x->core.running, 2);
+  ovl_ahead_call_back(y.x);
+  assert_false(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
+  assert_false(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
+  end_play(&y);
+}
+
+/* Another runner is on the lane by now. */
+static void who_was_called_back_takes_no_step(void **state) {
+  (void)state;
+  play_t y = begin_play(1);
+  ovl_core_op_t *next = begin_locked(&y, 0);
+  ovl_ahead_go(y.x, y.one, next);
+  assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
+  assert_null(next);
+  ovl_ahead_call_back(y.x);
+  end_locked(&y, begin_locked(&y, 1));
+  ovl_ahead_go(y.x, y.two, begin_locked(&y, 0));
+  assert_ptr_equal(y.two->trip.on, y.one->trip.on);
+  assert_null(ovl_ahead_resume(y.x, &y.one->trip, ++y.now));
+  assert_false(ovl_ahead_may_wait(y.x, &y.one->trip));
+  ovl_ahead_stop(y.x, y.one); /* is back, and takes nothing from the other */
+  assert_true(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
+  ovl_ahead_call_back(y.x);
+  assert_int_equal(known_ops(&y, 0), 2);
+  end_play(&y);
+}
+
+/* ---- which chains can ---- */
+
+static void no_report(ovl_pipeline_t *p, uint64_t microbatch, void *item, int status) {
+  (void)p, (void)microbatch, (void)item, (void)status;
+}
+
+typedef struct kind {
+  const char *name;
+  bool report, shared_lane, wide, loop, fixed, hook, deadline, unchained, dependency;
+} kind_t;
+
+static void only_plain_chains_can(void **state) {
+  (void)state;
+  const kind_t kinds[] = {{.name = "a chain"},
+                          {.name = "with reports", .report = true},
+                          {.name = "two stages on a lane", .shared_lane = true},
+                          {.name = "a wide lane", .wide = true},
+                          {.name = "a loop lane", .loop = true},
+                          {.name = "a lane of fixed order", .fixed = true},
+                          {.name = "a cancel hook", .hook = true},
+                          {.name = "a deadline", .deadline = true},
+                          {.name = "an unchained stage", .unchained = true},
+                          {.name = "a dependency", .dependency = true}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    const kind_t *k = &kinds[i];
+    ovl_pipeline_options_t options = pipeline_options(4);
+    options.on_microbatch = k->report ? no_report : NULL;
+    ovl_pipeline_t *p = make_pipeline(&options);
+    ovl_lane_options_t l = lane_options(NULL, k->loop ? OVL_LANE_LOOP : OVL_LANE_POOL, k->wide ? 2 : 1);
+    l.order = k->fixed ? OVL_ORDER_FIXED : OVL_ORDER_READY;
+    ovl_lane_t first = add_lane(p, OVL_LANE_POOL, 1), second = add_lane_with(p, &l);
+    ovl_stage_t a = add_stage(p, first, no_op, NULL);
+    ovl_stage_options_t s = stage_options(k->shared_lane ? first : second, no_op, NULL);
+    s.cancel = k->hook ? no_op : NULL;
+    s.timeout_ns = k->deadline ? UINT64_C(60000000000) : 0;
+    s.unchained = k->unchained;
+    ovl_stage_t b = add_stage_with(p, &s);
+    if (k->dependency)
+      assert_int_equal(ovl_pipeline_add_dependency(p, b, a, 2), 0);
+    assert_int_equal(ovl_pipeline_run(p, 20), 0);
+    if ((p->exec.ahead_count == 2) != (i == 0))
+      fail_msg("%s: %u", k->name, (unsigned)p->exec.ahead_count);
+    ovl_pipeline_close(p, NULL);
+  }
+}
+
+int main(void) {
+  seed_init();
+  setenv("UV_THREADPOOL_SIZE", "6", 0);
+  watchdog_expect("a chain whose runners go ahead");
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(chains_keep_their_promises), cmocka_unit_test(pending_ops_bring_their_runners_back),
+      cmocka_unit_test(a_failure_ends_all),         cmocka_unit_test(nothing_begins_after_a_cancel),
+      cmocka_unit_test(who_looks_sees_all),         cmocka_unit_test(times_are_those_of_a_run),
+      cmocka_unit_test(the_core_hears_in_order),    cmocka_unit_test(who_was_called_back_takes_no_step),
+      cmocka_unit_test(only_plain_chains_can),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL) != 0;
+}
