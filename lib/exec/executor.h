@@ -274,7 +274,7 @@ void ovl_exec_unlock(const ovl_executor_t *x);
 /* After anything has changed: calls runners, wakes the loop. `self`: a runner that will take one op itself. */
 void ovl_exec_follow_up(ovl_executor_t *x, bool self);
 
-/* ---- crew.c: runners -------------------------------------------------------------------------------------- */
+/* ---- crew.c, runner.c: runners -------------------------------------------------------------------------------------- */
 int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory);
 void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory);
 void ovl_crew_reset(ovl_crew_t *crew);
