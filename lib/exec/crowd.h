@@ -52,11 +52,11 @@ void ovl_crowd_note(ovl_crowd_t *crowd, uint64_t took, uint64_t before, uint64_t
 /* The span that ends with this is judged. */
 void ovl_crowd_judge(ovl_crowd_t *crowd, uint64_t now);
 
-/* Each op. */
+/* Each op, at about the time that it ended. */
 static inline void ovl_crowd_count(ovl_crowd_t *crowd, uint64_t took, uint64_t now) {
   crowd->ops++;
   crowd->took += took;
-  if (now - crowd->since >= OVL_CROWD_SPAN_NS)
+  if (now > crowd->since && now - crowd->since >= OVL_CROWD_SPAN_NS)
     ovl_crowd_judge(crowd, now);
 }
 

@@ -141,6 +141,17 @@ static void one_span_says_little(void **state) {
   assert_true(one_is_enough(&crowd)); /* they are */
 }
 
+/* Ops are told of late now and then. */
+static void an_op_may_be_told_of_late(void **state) {
+  (void)state;
+  ovl_crowd_t crowd = crowd_at_work();
+  let_pass(&crowd, 15, 300, 400);
+  for (unsigned i = 0; i < 100; i++)
+    ovl_crowd_count(&crowd, 300, crowd.since - 10);
+  assert_int_equal(crowd.spans, 15);
+  assert_int_equal(crowd.last_ns, 400);
+}
+
 static void a_trial_ends_with_its_run(void **state) {
   (void)state;
   ovl_crowd_t crowd = crowd_at_work();
@@ -234,6 +245,7 @@ int main(void) {
       cmocka_unit_test(one_alone_is_not_tried_for_nothing),
       cmocka_unit_test(ops_that_become_longer_bring_the_others_back),
       cmocka_unit_test(one_span_says_little),
+      cmocka_unit_test(an_op_may_be_told_of_late),
       cmocka_unit_test(a_trial_ends_with_its_run),
       cmocka_unit_test(a_thread_that_slept_has_waited),
       cmocka_unit_test(ops_that_wait_for_each_other_find_threads),
