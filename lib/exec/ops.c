@@ -169,6 +169,10 @@ void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, ui
 
 int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
   ovl_exec_lock(x);
+  if (status != 0) { /* its runner, which may be in its callback, is to report it */
+    ovl_ahead_call_back(x);
+    ovl_exec_follow_up(x, false);
+  }
   int r = op->state == OVL_OP_DONE ? OVL_EALREADY : OVL_EINVAL;
   if (op->state == OVL_OP_RUNNING)
     r = op->busy & OVL_BUSY_PENDING ? 0 : OVL_EALREADY;

@@ -25,7 +25,8 @@ typedef struct chain {
   unsigned pending_one_in; /* so many ops are left with other threads; 0: none */
   uint64_t seed;
   foreign_t *others;
-  int64_t fails; /* this microbatch does, on lane fails_on; -1: none */
+  int64_t fails;    /* this microbatch does, on lane fails_on; -1: none */
+  bool fails_early; /* its callback says so first, and then returns 0 */
   unsigned fails_on;
   uint64_t count; /* how many microbatches there will be */
 
@@ -75,6 +76,10 @@ static int watched_op(ovl_op_t *op) {
   if (!fails && c->pending_one_in > 0 && (number >> 32) % c->pending_one_in == 0) {
     foreign_give(c->others, op);
     return OVL_PENDING;
+  }
+  if (fails && c->fails_early) {
+    assert_int_equal(ovl_op_complete(op, -7), 0);
+    return 0;
   }
   return fails ? -7 : 0;
 }
@@ -164,6 +169,7 @@ static void a_failure_ends_all(void **state) {
     choose(&c, &random, 0);
     c.fails = random_below(&random, COUNT);
     c.fails_on = random_below(&random, c.lanes);
+    c.fails_early = random_chance(&random, 50);
     run_chain(&c, COUNT, -7);
     ovl_failure_t failure = failure_of(c.p);
     assert_int_equal(failure.microbatch, c.fails);
