@@ -9,8 +9,10 @@
 #define OFTEN 16u                   /* after how many the keeper tells it */
 #define TAKE_OVER_NS UINT64_C(5000) /* who has to wait for the keeper so long becomes it */
 
+/* ovl_ahead_t.meeting */
 #define OPEN UINT64_C(1)
-#define STEP UINT64_C(2)
+#define TAKEN UINT64_C(2)
+#define STEP UINT64_C(4)
 
 /* ---- what it is for ------------------------------------------------------------------------------------------------ */
 
@@ -76,6 +78,7 @@ void ovl_ahead_begin(ovl_executor_t *x) {
     atomic_store_explicit(&a->begun, 0, memory_order_relaxed);
     atomic_store_explicit(&a->noted, 0, memory_order_relaxed);
   }
+  x->keeper = NULL;
   x->foreseen = 0;
   x->ahead_known = 0;
   atomic_store_explicit(&x->ahead_allowed, 0, memory_order_relaxed);
@@ -87,24 +90,34 @@ void ovl_ahead_begin(ovl_executor_t *x) {
 static bool may_begin(const ovl_executor_t *x, ovl_trip_t *t) {
   if (t->next >= t->allowed)
     t->allowed = atomic_load_explicit(&x->ahead_allowed, memory_order_acquire);
-  if (t->next >= t->allowed)
+  if (t->next >= t->allowed) {
+    t->stuck = true;
     return false;
+  }
   if (t->next >= t->source_ended + t->on->lead)
     t->source_ended = atomic_load_explicit(&t->on->source->ended, memory_order_acquire);
   return t->next < t->source_ended + t->on->lead;
 }
 
 /* It is the keeper, and it is time to tell the core. */
-static bool is_late(const ovl_trip_t *t) { return t->keeps && t->next - t->caught_up >= OFTEN; }
+static bool is_late(const ovl_trip_t *t) { return t->keeps && t->told >= OFTEN; }
 
-/* False: it has been called back. */
-static bool take_step(ovl_trip_t *t) {
+/* False: the lane has been closed, or somebody else has taken it. */
+static bool change(ovl_trip_t *t, uint64_t to) {
   uint64_t expected = t->meeting;
-  if (!atomic_compare_exchange_strong_explicit(&t->on->meeting, &expected, expected + STEP,
-                                               memory_order_acq_rel, memory_order_relaxed))
+  if (!atomic_compare_exchange_strong_explicit(&t->on->meeting, &expected, to, memory_order_acq_rel,
+                                               memory_order_relaxed))
     return false;
-  t->meeting += STEP;
+  t->meeting = to;
   return true;
+}
+
+static bool take_step(ovl_trip_t *t) { return change(t, (t->meeting + STEP) | TAKEN); }
+
+/* After all has been noted. */
+static void leave_lane(ovl_trip_t *t) {
+  (void)change(t, t->meeting & ~TAKEN); /* where it has been closed, nobody has it */
+  t->taken = false;
 }
 
 static void step_is_noted(const ovl_trip_t *t) {
@@ -118,8 +131,11 @@ static ovl_core_op_t *op_at(const ovl_executor_t *x, const ovl_trip_t *t, uint64
 
 static ovl_core_op_t *begin_next(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now) {
   ovl_core_op_t *op = op_at(x, t, t->next);
-  t->on->notes[t->next % x->core.plan->rows].began = now;
+  ovl_ahead_note_t *note = &t->on->notes[t->next % x->core.plan->rows];
+  note->began = now;
+  note->thread = t->thread;
   atomic_store_explicit(&t->on->begun, ++t->next, memory_order_release);
+  t->told++;
   __builtin_prefetch(op_at(x, t, t->next)); /* somebody else has set it up */
   return op;
 }
@@ -132,24 +148,50 @@ bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_co
   atomic_store_explicit(&t->on->ended, t->next, memory_order_release);
   *next = begins ? begin_next(x, t, now) : NULL;
   step_is_noted(t);
+  if (!begins)
+    leave_lane(t);
   return true;
 }
 
-ovl_core_op_t *ovl_ahead_resume(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now) {
+/* Takes the lane if it is vacant and has an op that may begin. */
+static ovl_core_op_t *try_lane(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_t *a, uint64_t now) {
+  uint64_t word = atomic_load_explicit(&a->meeting, memory_order_acquire);
+  if ((word & (OPEN | TAKEN)) != OPEN)
+    return NULL;
+  t->on = a;
+  t->meeting = word;
+  t->next = atomic_load_explicit(&a->begun, memory_order_acquire);
+  t->source_ended = 0;
   if (!may_begin(x, t) || !take_step(t))
     return NULL;
+  t->taken = true;
   ovl_core_op_t *op = begin_next(x, t, now);
   step_is_noted(t);
   return op;
 }
 
+ovl_core_op_t *ovl_ahead_find(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now) {
+  ovl_core_op_t *op = NULL;
+  uint32_t first = t->on->stage;
+  t->stuck = false;
+  for (uint32_t i = 0; op == NULL && i < x->ahead_count; i++)
+    op = try_lane(x, t, &x->ahead[(first + i) % x->ahead_count], now);
+  if (op == NULL)
+    t->on = &x->ahead[first];
+  return op;
+}
+
+/* There are as many runners as lanes, or else they are all open: whatever becomes ready is seen by somebody. */
 bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t) {
-  return atomic_load_explicit(&t->on->meeting, memory_order_relaxed) == t->meeting && t->next < t->count &&
-         atomic_load_explicit(&x->crew.working, memory_order_relaxed) >= x->ahead_count;
+  unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);
+  uint64_t begun = atomic_load_explicit(&x->ahead[x->ahead_count - 1].begun, memory_order_relaxed);
+  return open > 0 && begun < t->count &&
+         (open == x->ahead_count ||
+          atomic_load_explicit(&x->crew.working, memory_order_relaxed) >= x->ahead_count);
 }
 
 bool ovl_ahead_has_to_keep(const ovl_trip_t *t, uint64_t waited) {
-  return is_late(t) || (!t->keeps && t->next >= t->allowed && waited >= TAKE_OVER_NS);
+  return is_late(t) || (!t->keeps && t->stuck && waited >= TAKE_OVER_NS);
 }
 
 /* ---- setting out --------------------------------------------------------------------------------------------------- */
@@ -183,27 +225,37 @@ static bool may_go(const ovl_executor_t *x, const ovl_runner_t *r) {
          !ends_concern_others(x);
 }
 
+/* From now on runners may take it without the lock. */
+static void open_lane(ovl_executor_t *x, ovl_ahead_t *a, bool taken) {
+  uint64_t steps = atomic_load_explicit(&a->noted, memory_order_relaxed) + 1;
+  a->open = true;
+  atomic_store_explicit(&a->noted, steps, memory_order_relaxed);
+  atomic_store_explicit(&a->meeting, steps * STEP + OPEN + (taken ? TAKEN : 0), memory_order_release);
+  unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);
+  atomic_store_explicit(&x->ahead_open, open + 1, memory_order_relaxed);
+  ovl_core_hold_lane(&x->core, a->lane, true);
+}
+
 void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
   r->trip.on = NULL;
   if (!may_go(x, r))
     return;
-  ovl_ahead_t *a = &x->ahead[ovl_core_op_stage(op)];
-  a->runner = r;
-  uint64_t steps = atomic_load_explicit(&a->noted, memory_order_relaxed) + 1;
-  r->trip = (ovl_trip_t){.on = a,
-                         .meeting = steps * STEP + OPEN,
-                         .count = x->core.count,
-                         .next = op->pub.microbatch + 1,
-                         .caught_up = op->pub.microbatch + 1};
   if (x->keeper == NULL)
     x->keeper = r;
-  r->trip.keeps = x->keeper == r;
+  r->calling = 0; /* the lane tells */
   allow(x);
-  atomic_store_explicit(&a->noted, steps, memory_order_relaxed);
-  atomic_store_explicit(&a->meeting, r->trip.meeting, memory_order_relaxed);
-  unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);
-  atomic_store_explicit(&x->ahead_open, open + 1, memory_order_relaxed);
-  ovl_core_hold_lane(&x->core, a->lane, true);
+  ovl_ahead_t *own = &x->ahead[ovl_core_op_stage(op)];
+  open_lane(x, own, true);
+  r->trip = (ovl_trip_t){.on = own,
+                         .taken = true,
+                         .keeps = x->keeper == r,
+                         .thread = r->thread,
+                         .meeting = atomic_load_explicit(&own->meeting, memory_order_relaxed),
+                         .count = x->core.count,
+                         .next = op->pub.microbatch + 1};
+  for (uint32_t i = 0; i < x->ahead_count; i++)
+    if (!x->ahead[i].open && ovl_core_running(&x->core, x->ahead[i].lane) == 0)
+      open_lane(x, &x->ahead[i], false);
 }
 
 /* ---- catching up --------------------------------------------------------------------------------------------------- */
@@ -251,14 +303,13 @@ static uint64_t next_event(const ovl_executor_t *x, const ovl_ahead_t *a) {
 }
 
 static void tell_core(ovl_executor_t *x, ovl_ahead_t *a, uint64_t at) {
+  uint32_t row = (uint32_t)(a->known_ended % x->core.plan->rows);
   if (a->known_ended == a->known_begun) {
-    a->runner->calling = ovl_exec_start_op(x, a->lane, a->runner->thread, at)->started;
+    ovl_exec_start_op(x, a->lane, a->notes[row].thread, at);
     return;
   }
-  uint32_t row = (uint32_t)(a->known_ended % x->core.plan->rows);
   ovl_core_op_t *op = &x->core.ops[(size_t)row * x->core.plan->stage_count + a->stage];
   ovl_crowd_count(&x->crew.crowd, at > op->started ? at - op->started : 0, at);
-  a->runner->calling = 0;
   ovl_exec_call_returned(x, op, 0, at);
 }
 
@@ -294,7 +345,7 @@ void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r) {
   r->trip.keeps = true;
   if (ovl_ahead_catch_up(x))
     ovl_exec_follow_up(x, true);
-  r->trip.caught_up = r->trip.next;
+  r->trip.told = 0;
 }
 
 uint64_t ovl_ahead_ended(const ovl_executor_t *x) {
@@ -306,48 +357,67 @@ uint64_t ovl_ahead_ended(const ovl_executor_t *x) {
 
 /* ---- coming back --------------------------------------------------------------------------------------------------- */
 
-/* It takes no further step. How many it has taken. */
-static uint64_t close(ovl_ahead_t *a) {
-  return atomic_fetch_and_explicit(&a->meeting, ~OPEN, memory_order_acq_rel) / STEP;
-}
-
-/* The core knows all that the runner has noted. */
+/* The core knows all that was noted. */
 static bool is_known(const ovl_ahead_t *a) {
   return a->known_begun == atomic_load_explicit(&a->begun, memory_order_acquire) &&
          a->known_ended == atomic_load_explicit(&a->ended, memory_order_acquire);
 }
 
-static void stop(ovl_executor_t *x, ovl_ahead_t *a) {
-  close(a);
+/* No further step is taken there, unless somebody has taken it and only vacant ones are to be closed. */
+static void close_lane(ovl_executor_t *x, ovl_ahead_t *a, bool vacant_only) {
+  uint64_t word = atomic_load_explicit(&a->meeting, memory_order_relaxed);
+  do {
+    if (vacant_only && (word & TAKEN))
+      return;
+  } while (!atomic_compare_exchange_weak_explicit(&a->meeting, &word, word & ~(OPEN | TAKEN),
+                                                  memory_order_acq_rel, memory_order_relaxed));
+  for (unsigned turn = 0; atomic_load_explicit(&a->noted, memory_order_acquire) != word / STEP; turn++)
+    ovl_lock_wait(turn); /* somebody has taken the last of them and is about to note it */
   while (!is_known(a))
     ovl_ahead_catch_up(x);
-  if (x->keeper == a->runner)
-    x->keeper = NULL;
-  a->runner = NULL;
+  a->open = false;
   unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);
   atomic_store_explicit(&x->ahead_open, open - 1, memory_order_relaxed);
   ovl_core_hold_lane(&x->core, a->lane, false);
 }
 
-void ovl_ahead_stop(ovl_executor_t *x, const ovl_runner_t *r) {
-  if (r->trip.on != NULL && r->trip.on->runner == r)
-    stop(x, r->trip.on);
+static void close_lanes(ovl_executor_t *x, bool vacant_only) {
+  for (uint32_t i = 0; i < x->ahead_count; i++)
+    if (x->ahead[i].open)
+      close_lane(x, &x->ahead[i], vacant_only);
+}
+
+void ovl_ahead_stop(ovl_executor_t *x, ovl_runner_t *r) {
+  ovl_trip_t *t = &r->trip;
+  if (t->on == NULL)
+    return;
+  bool has_it = t->taken && atomic_load_explicit(&t->on->meeting, memory_order_relaxed) == t->meeting;
+  if (has_it)
+    close_lane(x, t->on, false);
+  t->on = NULL;
+  if (x->keeper == r)
+    x->keeper = NULL;
+}
+
+void ovl_ahead_leave_vacant(ovl_executor_t *x) {
+  if (atomic_load_explicit(&x->ahead_open, memory_order_relaxed) > 0)
+    close_lanes(x, true);
 }
 
 void ovl_ahead_call_back(ovl_executor_t *x) {
-  if (atomic_load_explicit(&x->ahead_open, memory_order_relaxed) == 0)
-    return;
+  if (atomic_load_explicit(&x->ahead_open, memory_order_relaxed) > 0)
+    close_lanes(x, false);
+}
+
+bool ovl_ahead_takes_long(const ovl_executor_t *x, uint64_t now, uint64_t brief) {
   for (uint32_t i = 0; i < x->ahead_count; i++) {
-    ovl_ahead_t *a = &x->ahead[i];
-    if (a->runner == NULL)
-      continue;
-    uint64_t steps = close(a);
-    for (unsigned turn = 0; atomic_load_explicit(&a->noted, memory_order_acquire) != steps; turn++)
-      ovl_lock_wait(turn); /* it has taken the last of them and is about to note it */
+    const ovl_ahead_t *a = &x->ahead[i];
+    uint32_t row = (uint32_t)(a->known_ended % x->core.plan->rows);
+    const ovl_core_op_t *op = &x->core.ops[(size_t)row * x->core.plan->stage_count + a->stage];
+    if (a->open && a->known_begun > a->known_ended && now > op->started && now - op->started > brief)
+      return true;
   }
-  for (uint32_t i = 0; i < x->ahead_count; i++)
-    if (x->ahead[i].runner != NULL)
-      stop(x, &x->ahead[i]);
+  return false;
 }
 
 void ovl_ahead_heed(ovl_executor_t *x) {

@@ -299,19 +299,21 @@ void ovl_ahead_begin(ovl_executor_t *x); /* a run begins */
 void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op);
 
 /* Who goes ahead, without the lock. pass: its op ended `now`; true: that is noted, and *next has begun, or is NULL
- * where it has to wait; false: it has been called back, and is to report the op. resume: begins the next op at last;
- * NULL: not yet. */
+ * where it has to wait; false: it has been called back, and is to report the op. find: begins the next op of
+ * a vacant lane, its last one first; NULL: there is none yet. */
 bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_core_op_t **next);
-ovl_core_op_t *ovl_ahead_resume(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now);
+ovl_core_op_t *ovl_ahead_find(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now);
 bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t); /* there is nothing better to do */
 bool ovl_ahead_has_to_keep(const ovl_trip_t *t, uint64_t waited);      /* the core has to be told first */
 
 bool ovl_ahead_catch_up(ovl_executor_t *x);        /* true: something had happened */
 uint64_t ovl_ahead_ended(const ovl_executor_t *x); /* without the lock: not ahead_known if something has */
-void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r);       /* as the keeper: catches up, and follows up */
-void ovl_ahead_call_back(ovl_executor_t *x);                   /* all; catches up */
-void ovl_ahead_heed(ovl_executor_t *x);                        /* calls back if ends concern others by now */
-void ovl_ahead_stop(ovl_executor_t *x, const ovl_runner_t *r); /* it is back */
+void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r); /* as the keeper: catches up, and follows up */
+void ovl_ahead_call_back(ovl_executor_t *x);             /* all; catches up */
+void ovl_ahead_heed(ovl_executor_t *x);                  /* calls back if ends concern others by now */
+void ovl_ahead_stop(ovl_executor_t *x, ovl_runner_t *r); /* it is back */
+void ovl_ahead_leave_vacant(ovl_executor_t *x); /* lanes that nobody has taken are not open any more */
+bool ovl_ahead_takes_long(const ovl_executor_t *x, uint64_t now, uint64_t brief); /* an op on an open lane */
 
 /* The core has been told. */
 void ovl_ahead_note_begin(ovl_executor_t *x, uint32_t stage);

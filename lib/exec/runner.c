@@ -219,11 +219,11 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 /* ---- a runner too many ------------------------------------------------------------------------------------------ */
 
 /* Some op takes longer than those that were looked at. */
-static bool takes_long(const ovl_crew_t *crew, uint64_t now) {
-  for (uint32_t i = 0; i < crew->count; i++)
-    if (crew->runners[i].calling != 0 && now - crew->runners[i].calling > OVL_CROWD_BRIEF_NS)
+static bool takes_long(const ovl_executor_t *x, uint64_t now) {
+  for (uint32_t i = 0; i < x->crew.count; i++)
+    if (x->crew.runners[i].calling != 0 && now - x->crew.runners[i].calling > OVL_CROWD_BRIEF_NS)
       return true;
-  return false;
+  return ovl_ahead_takes_long(x, now, OVL_CROWD_BRIEF_NS);
 }
 
 /* It is one too many, itself counted. */
@@ -239,8 +239,9 @@ static void stand_by(ovl_executor_t *x, ovl_runner_t *r) {
   park(x, r, OVL_CROWD_STAND_BY_NS);
   crew->crowd.stands_by = false;
   uint64_t now = ovl_clock_now(&x->clock);
-  if (takes_long(crew, now))
+  if (takes_long(x, now))
     ovl_crowd_lift(&crew->crowd, now);
+  ovl_ahead_heed(x);
   if (!is_surplus(crew, now))
     ovl_crew_summon(x, true);
 }
@@ -284,6 +285,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
       continue;
     }
     poll_if_due(x, now);
+    ovl_ahead_leave_vacant(x);
     uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, preferred_lane(x, r));
     if (lane != OVL_NO_LANE) {
       ovl_core_op_t *op = ovl_exec_start_op(x, lane, r->thread, now);
@@ -348,7 +350,7 @@ static ovl_core_op_t *wait_ahead(ovl_executor_t *x, ovl_runner_t *r, uint64_t *n
     }
     ovl_pause();
     *now = ovl_clock_now(&x->clock);
-    op = ovl_ahead_resume(x, t, *now);
+    op = ovl_ahead_find(x, t, *now);
   }
   return op;
 }

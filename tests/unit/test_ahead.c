@@ -365,17 +365,17 @@ static void the_core_hears_in_order(void **state) {
   assert_int_equal(known_ops(&y, 0), 0); /* nobody has looked */
   assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
   assert_null(next); /* the window */
-  assert_null(ovl_ahead_resume(y.x, &y.one->trip, ++y.now));
   assert_int_equal(ovl_ahead_ended(y.x), 3);
   assert_true(ovl_ahead_catch_up(y.x));
   assert_false(ovl_ahead_catch_up(y.x));
   assert_int_equal(known_ops(&y, 0), 3);
+  ovl_ahead_leave_vacant(y.x);
   next = begin_locked(&y, 1);
   assert_int_equal(next->pub.microbatch, 0);
   ovl_ahead_go(y.x, y.two, next);
   assert_true(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
   assert_int_equal(next->pub.microbatch, 1);
-  next = ovl_ahead_resume(y.x, &y.one->trip, ++y.now);
+  next = ovl_ahead_find(y.x, &y.one->trip, ++y.now); /* its lane is open again, and it is its turn */
   assert_int_equal(next->pub.microbatch, 3);
   assert_true(ovl_ahead_catch_up(y.x));
   assert_int_equal(known_ops(&y, 1), 1);
@@ -398,12 +398,40 @@ static void who_was_called_back_takes_no_step(void **state) {
   end_locked(&y, begin_locked(&y, 1));
   ovl_ahead_go(y.x, y.two, begin_locked(&y, 0));
   assert_ptr_equal(y.two->trip.on, y.one->trip.on);
-  assert_null(ovl_ahead_resume(y.x, &y.one->trip, ++y.now));
-  assert_false(ovl_ahead_may_wait(y.x, &y.one->trip));
+  assert_null(ovl_ahead_find(y.x, &y.one->trip, ++y.now));
   ovl_ahead_stop(y.x, y.one); /* is back, and takes nothing from the other */
   assert_true(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
   ovl_ahead_call_back(y.x);
   assert_int_equal(known_ops(&y, 0), 2);
+  end_play(&y);
+}
+
+static void who_has_to_wait_takes_another_lane(void **state) {
+  (void)state;
+  play_t y = begin_play(1);
+  ovl_core_op_t *next = begin_locked(&y, 0);
+  ovl_ahead_go(y.x, y.one, next);
+  for (uint64_t i = 0; i < 9; i++) {
+    assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
+    assert_null(next);
+    next = ovl_ahead_find(y.x, &y.one->trip, ++y.now);
+    assert_int_equal(next->pub.microbatch, i);
+    assert_int_equal(next->pub.stage.id, 2);
+    assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
+    assert_null(next);
+    next = ovl_ahead_find(y.x, &y.one->trip, ++y.now);
+    assert_int_equal(next->pub.microbatch, i + 1);
+    assert_int_equal(next->pub.stage.id, 1);
+    assert_true(ovl_ahead_may_wait(y.x, &y.one->trip));
+    ovl_ahead_keep(y.x, y.one);
+  }
+  assert_int_equal(known_ops(&y, 0), 9);
+  assert_int_equal(known_ops(&y, 1), 9);
+  ovl_ahead_stop(y.x, y.one); /* with an op that is running: its lane is closed, the other is vacant still */
+  ovl_ahead_leave_vacant(y.x);
+  assert_false(ovl_ahead_may_wait(y.x, &(ovl_trip_t){.on = y.x->ahead, .count = 10}));
+  end_locked(&y, next);
+  assert_int_equal(known_ops(&y, 0), 10);
   end_play(&y);
 }
 
@@ -458,10 +486,15 @@ int main(void) {
   setenv("UV_THREADPOOL_SIZE", "6", 0);
   watchdog_expect("a chain whose runners go ahead");
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(chains_keep_their_promises), cmocka_unit_test(pending_ops_bring_their_runners_back),
-      cmocka_unit_test(a_failure_ends_all),         cmocka_unit_test(nothing_begins_after_a_cancel),
-      cmocka_unit_test(who_looks_sees_all),         cmocka_unit_test(times_are_those_of_a_run),
-      cmocka_unit_test(the_core_hears_in_order),    cmocka_unit_test(who_was_called_back_takes_no_step),
+      cmocka_unit_test(chains_keep_their_promises),
+      cmocka_unit_test(pending_ops_bring_their_runners_back),
+      cmocka_unit_test(a_failure_ends_all),
+      cmocka_unit_test(nothing_begins_after_a_cancel),
+      cmocka_unit_test(who_looks_sees_all),
+      cmocka_unit_test(times_are_those_of_a_run),
+      cmocka_unit_test(the_core_hears_in_order),
+      cmocka_unit_test(who_was_called_back_takes_no_step),
+      cmocka_unit_test(who_has_to_wait_takes_another_lane),
       cmocka_unit_test(only_plain_chains_can),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
