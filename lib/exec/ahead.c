@@ -42,7 +42,7 @@ uint32_t ovl_ahead_rows(const ovl_description_t *d, const ovl_stage_hooks_t *sta
         (s > 0 && !d->stages[s].chained) || !is_alone_on_its_lane(d, s))
       return d->window;
   }
-  return d->stage_count > 0 ? d->window + LATE : d->window;
+  return d->stage_count > 1 ? d->window + LATE : d->window;
 }
 
 int ovl_ahead_init(ovl_executor_t *x) {
