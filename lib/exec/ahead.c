@@ -281,7 +281,8 @@ void ovl_ahead_note_end(ovl_executor_t *x, uint32_t stage) {
   }
 }
 
-/* Each count at its own moment: something may be seen before what it waited for, which is seen next time then. */
+/* Each count at its own moment: something may be seen before what it waited for, which is seen next time then. What will
+ * be read of the notes is asked for first: their lines come one after another else. */
 static void look(ovl_executor_t *x) {
   for (uint32_t i = 0; i < x->ahead_count; i++)
     for (uint32_t k = 0; k < OFTEN; k += 4)
