@@ -352,37 +352,46 @@ static void end_locked(play_t *y, ovl_core_op_t *op) { ovl_exec_call_returned(y-
 
 static uint64_t known_ops(const play_t *y, uint32_t stage) { return y->x->core.tally.stages[stage].ops; }
 
+/* It goes from its op to the next, which is NULL where it has to wait. */
+static ovl_core_op_t *pass(play_t *y, ovl_runner_t *r) {
+  ovl_core_op_t *next = NULL;
+  assert_true(ovl_ahead_pass(y->x, &r->trip, ++y->now, &next));
+  return next;
+}
+
+static ovl_core_op_t *find(play_t *y, ovl_runner_t *r) { return ovl_ahead_find(y->x, &r->trip, ++y->now); }
+
+static void assert_op(const ovl_core_op_t *op, uint64_t microbatch, uint32_t stage) {
+  assert_non_null(op);
+  assert_int_equal(op->pub.microbatch, microbatch);
+  assert_int_equal(op->pub.stage.id, stage);
+}
+
 static void the_core_hears_in_order(void **state) {
   (void)state;
   play_t y = begin_play(3);
-  ovl_core_op_t *next = begin_locked(&y, 0);
-  ovl_ahead_go(y.x, y.one, next);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
   assert_ptr_equal(y.one->trip.on, &y.x->ahead[0]);
-  for (uint64_t i = 1; i < 3; i++) {
-    assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
-    assert_int_equal(next->pub.microbatch, i);
-  }
+  for (uint64_t i = 1; i < 3; i++)
+    assert_op(pass(&y, y.one), i, 1);
   assert_int_equal(known_ops(&y, 0), 0); /* nobody has looked */
-  assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
-  assert_null(next); /* the window */
+  assert_null(pass(&y, y.one));          /* the window */
   assert_int_equal(ovl_ahead_ended(y.x), 3);
   assert_true(ovl_ahead_catch_up(y.x));
   assert_false(ovl_ahead_catch_up(y.x));
   assert_int_equal(known_ops(&y, 0), 3);
   ovl_ahead_leave_vacant(y.x);
-  next = begin_locked(&y, 1);
-  assert_int_equal(next->pub.microbatch, 0);
-  ovl_ahead_go(y.x, y.two, next);
-  assert_true(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
-  assert_int_equal(next->pub.microbatch, 1);
-  next = ovl_ahead_find(y.x, &y.one->trip, ++y.now); /* its lane is open again, and it is its turn */
-  assert_int_equal(next->pub.microbatch, 3);
+  ovl_core_op_t *op = begin_locked(&y, 1);
+  assert_op(op, 0, 2);
+  ovl_ahead_go(y.x, y.two, op);
+  assert_op(pass(&y, y.two), 1, 2);
+  assert_op(find(&y, y.one), 3, 1); /* its lane is open again, and it is its turn */
   assert_true(ovl_ahead_catch_up(y.x));
   assert_int_equal(known_ops(&y, 1), 1);
   assert_int_equal(y.x->core.running, 2);
   ovl_ahead_call_back(y.x);
-  assert_false(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
-  assert_false(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
+  assert_false(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &op));
+  assert_false(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &op));
   end_play(&y);
 }
 
@@ -390,17 +399,15 @@ static void the_core_hears_in_order(void **state) {
 static void who_was_called_back_takes_no_step(void **state) {
   (void)state;
   play_t y = begin_play(1);
-  ovl_core_op_t *next = begin_locked(&y, 0);
-  ovl_ahead_go(y.x, y.one, next);
-  assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
-  assert_null(next);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
+  assert_null(pass(&y, y.one));
   ovl_ahead_call_back(y.x);
   end_locked(&y, begin_locked(&y, 1));
   ovl_ahead_go(y.x, y.two, begin_locked(&y, 0));
   assert_ptr_equal(y.two->trip.on, y.one->trip.on);
-  assert_null(ovl_ahead_find(y.x, &y.one->trip, ++y.now));
+  assert_null(find(&y, y.one));
   ovl_ahead_stop(y.x, y.one); /* is back, and takes nothing from the other */
-  assert_true(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &next));
+  assert_null(pass(&y, y.two));
   ovl_ahead_call_back(y.x);
   assert_int_equal(known_ops(&y, 0), 2);
   end_play(&y);
@@ -409,19 +416,14 @@ static void who_was_called_back_takes_no_step(void **state) {
 static void who_has_to_wait_takes_another_lane(void **state) {
   (void)state;
   play_t y = begin_play(1);
-  ovl_core_op_t *next = begin_locked(&y, 0);
-  ovl_ahead_go(y.x, y.one, next);
+  ovl_core_op_t *op = begin_locked(&y, 0);
+  ovl_ahead_go(y.x, y.one, op);
   for (uint64_t i = 0; i < 9; i++) {
-    assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
-    assert_null(next);
-    next = ovl_ahead_find(y.x, &y.one->trip, ++y.now);
-    assert_int_equal(next->pub.microbatch, i);
-    assert_int_equal(next->pub.stage.id, 2);
-    assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &next));
-    assert_null(next);
-    next = ovl_ahead_find(y.x, &y.one->trip, ++y.now);
-    assert_int_equal(next->pub.microbatch, i + 1);
-    assert_int_equal(next->pub.stage.id, 1);
+    assert_null(pass(&y, y.one));
+    assert_op(find(&y, y.one), i, 2);
+    assert_null(pass(&y, y.one));
+    op = find(&y, y.one);
+    assert_op(op, i + 1, 1);
     assert_true(ovl_ahead_may_wait(y.x, &y.one->trip));
     ovl_ahead_keep(y.x, y.one);
   }
@@ -430,7 +432,7 @@ static void who_has_to_wait_takes_another_lane(void **state) {
   ovl_ahead_stop(y.x, y.one); /* with an op that is running: its lane is closed, the other is vacant still */
   ovl_ahead_leave_vacant(y.x);
   assert_false(ovl_ahead_may_wait(y.x, &(ovl_trip_t){.on = y.x->ahead, .count = 10}));
-  end_locked(&y, next);
+  end_locked(&y, op);
   assert_int_equal(known_ops(&y, 0), 10);
   end_play(&y);
 }
