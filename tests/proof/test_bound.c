@@ -154,9 +154,9 @@ static void the_bound_of_a_core_is_repeated_by_the_simulator(void **state) {
 /* ---- for real ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t busy_of(ovl_pipeline_t *p, uint32_t lane) {
-  ovl_lock(&p->exec.lock);
+  ovl_exec_lock(&p->exec);
   uint64_t busy = p->exec.core.lanes[lane].busy;
-  ovl_unlock(&p->exec.lock);
+  ovl_exec_unlock(&p->exec);
   return busy;
 }
 

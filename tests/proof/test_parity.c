@@ -144,9 +144,9 @@ static void wait_and_compare(match_t *m, uint32_t from) {
 static void wait_for_return(match_t *m, ovl_op_t *op) {
   const ovl_core_op_t *core_op = (const ovl_core_op_t *)(const void *)op;
   for (bool called = true; called;) {
-    ovl_lock(&m->pipeline->exec.lock);
+    ovl_exec_lock(&m->pipeline->exec);
     called = core_op->busy & OVL_BUSY_CALL;
-    ovl_unlock(&m->pipeline->exec.lock);
+    ovl_exec_unlock(&m->pipeline->exec);
     if (called)
       sched_yield();
   }

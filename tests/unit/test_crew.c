@@ -23,10 +23,10 @@ static uint64_t longest_turn;
 static int look(ovl_op_t *op) {
   ovl_executor_t *x = &op->pipeline->exec;
   nap_for(MS, MS);
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   if (op->microbatch >= COUNT / 2 && op->microbatch < COUNT * 3 / 4 && x->crew.turn_ns > longest_turn)
     longest_turn = x->crew.turn_ns;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   atomic_fetch_add(&short_ops, 1);
   return 0;
 }
@@ -98,10 +98,10 @@ static void be_busy_again(uv_work_t *work, int status) {
 
 static int note_park(ovl_op_t *op) {
   ovl_executor_t *x = &op->pipeline->exec;
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   if (x->crew.park_ns > longest_park)
     longest_park = x->crew.park_ns;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return 0;
 }
 

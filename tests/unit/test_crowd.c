@@ -183,9 +183,9 @@ static atomic_ullong meet_in; /* the microbatch in which all lanes wait for each
 static atomic_uint arrived, together;
 
 static bool somebody_stands_by(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
+  ovl_exec_lock(x);
   bool stands_by = x->crew.crowd.stands_by;
-  ovl_unlock(&x->lock);
+  ovl_exec_unlock(x);
   return stands_by;
 }
 
