@@ -74,8 +74,8 @@ typedef struct ovl_plan {
   uint32_t lane_count;
   uint32_t stage_count;
   uint32_t window;
-  uint32_t slots;         /* the user's: at most window */
-  uint32_t rows;          /* microbatch i is in row i mod this, where it stays until i + rows: at least window */
+  uint32_t slots; /* the user's: at most window */
+  uint32_t rows;  /* microbatch i is in row i mod this, where it stays until i + rows: at least window */
   ovl_lane_desc_t *lanes; /* widths cut to what the window and the lane's stages can use */
   ovl_stage_desc_t *stages;
   uint32_t *lane_first; /* lane_stages[lane_first[l]] .. are the stages of lane l, in the order of `order` */
