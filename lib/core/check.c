@@ -24,7 +24,7 @@ static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
 
 static const char *check_op(const ovl_core_t *core, const ovl_core_slot_t *slot, const ovl_core_op_t *op) {
   REQUIRE(op->pub.microbatch == slot->microbatch, "an op is not of its slot's microbatch");
-  REQUIRE(op->slot == slot->microbatch % core->plan->rows, "a slot is not microbatch mod window");
+  REQUIRE(op->slot == slot->microbatch % core->plan->rows, "a row is not microbatch mod rows");
   REQUIRE(op->pub.slot == slot->microbatch % core->plan->slots,
           "the user's slot is not microbatch mod slots");
   REQUIRE(op->state != OVL_OP_IDLE, "an op of an active slot is idle");
@@ -66,7 +66,7 @@ static const char *check_slots(const ovl_core_t *core) {
     in_flight++;
     const char *wrong = check_slot(core, slot);
     REQUIRE(wrong == NULL, wrong);
-    REQUIRE(slot->microbatch + core->plan->rows >= core->next,
+    REQUIRE(slot->microbatch + core->plan->window >= core->next,
             "a microbatch was admitted before the one a window earlier had retired");
   }
   REQUIRE(in_flight == core->in_flight, "the count of slots in flight is wrong");
