@@ -113,9 +113,8 @@ static void show(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch,
 }
 
 void ovl_core_foresee(ovl_core_t *core, uint64_t microbatch) {
-  uint32_t row = (uint32_t)(microbatch % core->plan->rows);
   for (uint32_t s = 0; s < core->plan->stage_count; s++)
-    show(core, op_at(core, row, s), microbatch, NULL);
+    show(core, ovl_core_op_at(core, microbatch, s), microbatch, NULL);
 }
 
 static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t bound) {

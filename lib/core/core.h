@@ -278,14 +278,18 @@ static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ov
   return &core->slots[op->slot];
 }
 
+/* The op of that stage in the microbatch's row: the microbatch's own, or one that is there before or after it. */
+static inline ovl_core_op_t *ovl_core_op_at(const ovl_core_t *core, uint64_t microbatch, uint32_t stage) {
+  return &core->ops[(size_t)(microbatch % core->plan->rows) * core->plan->stage_count + stage];
+}
+
 /* The op that `op` waits for along the edge; NULL: it has ended, or there is none. */
 static inline const ovl_core_op_t *ovl_core_open_source(const ovl_core_t *core, const ovl_core_op_t *op,
                                                         ovl_edge_t edge) {
   if (edge.distance > op->pub.microbatch)
     return NULL;
   uint64_t microbatch = op->pub.microbatch - edge.distance;
-  size_t slot = microbatch % core->plan->rows;
-  const ovl_core_op_t *source = &core->ops[slot * core->plan->stage_count + edge.stage];
+  const ovl_core_op_t *source = ovl_core_op_at(core, microbatch, edge.stage);
   return source->pub.microbatch == microbatch && source->state != OVL_OP_DONE ? source : NULL;
 }
 

@@ -33,8 +33,7 @@ bool ovl_core_next_in_microbatch(ovl_core_t *core, uint32_t lane, ovl_op_ref_t *
 static ovl_core_op_t *op_of_turn(const ovl_core_t *core, const ovl_op_ref_t *turn) {
   if (turn->microbatch >= core->next)
     return NULL;
-  uint32_t slot = (uint32_t)(turn->microbatch % core->plan->rows);
-  ovl_core_op_t *op = &core->ops[(size_t)slot * core->plan->stage_count + turn->stage];
+  ovl_core_op_t *op = ovl_core_op_at(core, turn->microbatch, turn->stage);
   bool to_start = op->state == OVL_OP_WAITING || op->state == OVL_OP_READY;
   return op->pub.microbatch == turn->microbatch && to_start ? op : NULL;
 }
