@@ -117,26 +117,20 @@ static bool take_step(ovl_trip_t *t) { return change(t, (t->meeting + STEP) | TA
 /* After all has been noted. */
 static void leave_lane(ovl_trip_t *t) {
   (void)change(t, t->meeting & ~TAKEN); /* where it has been closed, nobody has it */
-  t->taken = false;
 }
 
 static void step_is_noted(const ovl_trip_t *t) {
   atomic_store_explicit(&t->on->noted, t->meeting / STEP, memory_order_release);
 }
 
-static ovl_core_op_t *op_at(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t microbatch) {
-  uint32_t row = (uint32_t)(microbatch % x->core.plan->rows);
-  return &x->core.ops[(size_t)row * x->core.plan->stage_count + t->on->stage];
-}
-
 static ovl_core_op_t *begin_next(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now) {
-  ovl_core_op_t *op = op_at(x, t, t->next);
+  ovl_core_op_t *op = ovl_core_op_at(&x->core, t->next, t->on->stage);
   ovl_ahead_note_t *note = &t->on->notes[t->next % x->core.plan->rows];
   note->began = now;
   note->thread = t->thread;
   atomic_store_explicit(&t->on->begun, ++t->next, memory_order_release);
   t->told++;
-  __builtin_prefetch(op_at(x, t, t->next)); /* somebody else has set it up */
+  __builtin_prefetch(ovl_core_op_at(&x->core, t->next, t->on->stage)); /* somebody else has set it up */
   return op;
 }
 
@@ -164,7 +158,6 @@ static ovl_core_op_t *try_lane(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead
   t->source_ended = 0;
   if (!may_begin(x, t) || !take_step(t))
     return NULL;
-  t->taken = true;
   ovl_core_op_t *op = begin_next(x, t, now);
   step_is_noted(t);
   return op;
@@ -247,7 +240,6 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
   ovl_ahead_t *own = &x->ahead[ovl_core_op_stage(op)];
   open_lane(x, own, true);
   r->trip = (ovl_trip_t){.on = own,
-                         .taken = true,
                          .keeps = x->keeper == r,
                          .thread = r->thread,
                          .meeting = atomic_load_explicit(&own->meeting, memory_order_relaxed),
@@ -304,12 +296,11 @@ static uint64_t next_event(const ovl_executor_t *x, const ovl_ahead_t *a) {
 }
 
 static void tell_core(ovl_executor_t *x, ovl_ahead_t *a, uint64_t at) {
-  uint32_t row = (uint32_t)(a->known_ended % x->core.plan->rows);
   if (a->known_ended == a->known_begun) {
-    ovl_exec_start_op(x, a->lane, a->notes[row].thread, at);
+    ovl_exec_start_op(x, a->lane, a->notes[a->known_ended % x->core.plan->rows].thread, at);
     return;
   }
-  ovl_core_op_t *op = &x->core.ops[(size_t)row * x->core.plan->stage_count + a->stage];
+  ovl_core_op_t *op = ovl_core_op_at(&x->core, a->known_ended, a->stage);
   ovl_crowd_count(&x->crew.crowd, at > op->started ? at - op->started : 0, at);
   ovl_exec_call_returned(x, op, 0, at);
 }
@@ -344,8 +335,7 @@ bool ovl_ahead_catch_up(ovl_executor_t *x) {
 void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r) {
   x->keeper = r;
   r->trip.keeps = true;
-  if (ovl_ahead_catch_up(x))
-    ovl_exec_follow_up(x, true);
+  ovl_exec_catch_up(x, true);
   r->trip.told = 0;
 }
 
@@ -392,7 +382,8 @@ void ovl_ahead_stop(ovl_executor_t *x, ovl_runner_t *r) {
   ovl_trip_t *t = &r->trip;
   if (t->on == NULL)
     return;
-  bool has_it = t->taken && atomic_load_explicit(&t->on->meeting, memory_order_relaxed) == t->meeting;
+  bool has_it =
+      (t->meeting & TAKEN) && atomic_load_explicit(&t->on->meeting, memory_order_relaxed) == t->meeting;
   if (has_it)
     close_lane(x, t->on, false);
   t->on = NULL;
@@ -413,8 +404,7 @@ void ovl_ahead_call_back(ovl_executor_t *x) {
 bool ovl_ahead_takes_long(const ovl_executor_t *x, uint64_t now, uint64_t brief) {
   for (uint32_t i = 0; i < x->ahead_count; i++) {
     const ovl_ahead_t *a = &x->ahead[i];
-    uint32_t row = (uint32_t)(a->known_ended % x->core.plan->rows);
-    const ovl_core_op_t *op = &x->core.ops[(size_t)row * x->core.plan->stage_count + a->stage];
+    const ovl_core_op_t *op = ovl_core_op_at(&x->core, a->known_ended, a->stage);
     if (a->open && a->known_begun > a->known_ended && now > op->started && now - op->started > brief)
       return true;
   }

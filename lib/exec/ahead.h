@@ -54,8 +54,7 @@ typedef struct ovl_ahead {
 
 /* A runner that goes ahead, for itself alone. */
 typedef struct ovl_trip {
-  ovl_ahead_t *on; /* the lane that it has taken, or had taken before; NULL: it does not go ahead */
-  bool taken;
+  ovl_ahead_t *on;       /* the lane that it has taken, or had taken before; NULL: it does not go ahead */
   bool keeps;            /* it is the keeper */
   bool stuck;            /* some op could begin if the core knew more */
   uint32_t thread;       /* its */

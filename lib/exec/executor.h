@@ -274,6 +274,9 @@ void ovl_exec_unlock(const ovl_executor_t *x);
 /* After anything has changed: calls runners, wakes the loop. `self`: a runner that will take one op itself. */
 void ovl_exec_follow_up(ovl_executor_t *x, bool self);
 
+/* Tells the core what was noted by who goes ahead, and follows up. */
+void ovl_exec_catch_up(ovl_executor_t *x, bool self);
+
 /* ---- crew.c, runner.c: runners -------------------------------------------------------------------------------------- */
 int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory);
 void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory);

@@ -205,11 +205,15 @@ void ovl_exec_follow_up(ovl_executor_t *x, bool self) {
 
 /* ---- the lock -------------------------------------------------------------------------------------------- */
 
+void ovl_exec_catch_up(ovl_executor_t *x, bool self) {
+  if (ovl_ahead_catch_up(x))
+    ovl_exec_follow_up(x, self);
+}
+
 void ovl_exec_lock(const ovl_executor_t *executor) {
   ovl_executor_t *x = (ovl_executor_t *)(uintptr_t)executor;
   ovl_lock(&x->lock);
-  if (ovl_ahead_catch_up(x))
-    ovl_exec_follow_up(x, false);
+  ovl_exec_catch_up(x, false);
 }
 
 void ovl_exec_unlock(const ovl_executor_t *x) { ovl_unlock(&((ovl_executor_t *)(uintptr_t)x)->lock); }

@@ -113,8 +113,7 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 /* The lock again, with what has happened meanwhile. */
 static void rejoin(ovl_executor_t *x) {
   ovl_lock(&x->lock);
-  if (ovl_ahead_catch_up(x))
-    ovl_exec_follow_up(x, true);
+  ovl_exec_catch_up(x, true);
 }
 
 /* Watches the hint, and who goes ahead, for at most `ns`. */
@@ -133,8 +132,7 @@ static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) 
 look:
   ovl_lock(&x->lock);
   ovl_crew_set_state(&x->crew, r, OVL_RUNNER_WORKING); /* before it follows up: it takes one op itself */
-  if (ovl_ahead_catch_up(x))
-    ovl_exec_follow_up(x, true);
+  ovl_exec_catch_up(x, true);
 }
 
 static void sleep_until_called(ovl_runner_t *r, uint64_t ns) {
