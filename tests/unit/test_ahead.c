@@ -204,19 +204,25 @@ static void cancel_at(void *data) {
   atomic_store(&c->told, true);
 }
 
-static void nothing_begins_after_a_cancel(void **state) {
-  (void)state;
-  for (uint64_t round = 0; round < seed_rounds(4 * ROUNDS); round++) {
+/* Runs of chains that the other thread ends. */
+static void run_beside(uv_thread_cb beside, uint64_t rounds) {
+  for (uint64_t round = 0; round < seed_rounds(rounds); round++) {
     seed_round(seed_first() + round);
     random_source_t random = {seed_first() + round};
     chain_t c;
     choose(&c, &random, 0);
     uv_thread_t thread;
-    assert_int_equal(uv_thread_create(&thread, cancel_at, &c), 0);
+    assert_int_equal(uv_thread_create(&thread, beside, &c), 0);
     run_chain(&c, UINT64_C(1) << 40, OVL_ECANCELED);
     uv_thread_join(&thread);
+    assert_int_equal(atomic_load(&c.wrong), 0);
     ovl_pipeline_close(c.p, NULL);
   }
+}
+
+static void nothing_begins_after_a_cancel(void **state) {
+  (void)state;
+  run_beside(cancel_at, 4 * ROUNDS);
 }
 
 /* What the core knows lies between what had ended before the question and what has begun after it. */
@@ -240,18 +246,7 @@ static void look_on(void *data) {
 
 static void who_looks_sees_all(void **state) {
   (void)state;
-  for (uint64_t round = 0; round < seed_rounds(ROUNDS / 4); round++) {
-    seed_round(seed_first() + round);
-    random_source_t random = {seed_first() + round};
-    chain_t c;
-    choose(&c, &random, 0);
-    uv_thread_t thread;
-    assert_int_equal(uv_thread_create(&thread, look_on, &c), 0);
-    run_chain(&c, UINT64_C(1) << 40, OVL_ECANCELED);
-    uv_thread_join(&thread);
-    assert_int_equal(atomic_load(&c.wrong), 0);
-    ovl_pipeline_close(c.p, NULL);
-  }
+  run_beside(look_on, ROUNDS / 4);
 }
 
 /* ---- times ---- */
