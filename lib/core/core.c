@@ -435,10 +435,8 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   op->state = OVL_OP_RUNNING;
   op->delay = core->now - op->ready_at;
   op->started = core->now;
-  if (op->pub.status !=
-      slot->fault.status) /* else its callback may be reading it: the driver may tell late */
-    if (op->pub.status != slot->fault.status)
-      op->pub.status = slot->fault.status;
+  if (op->pub.status != slot->fault.status) /* its callback may be reading it: the driver may tell late */
+    op->pub.status = slot->fault.status;
   op->place = lane->free[--lane->free_count];
   slot->unstarted--;
   lane->unstarted--;
@@ -524,10 +522,21 @@ void ovl_core_leave(ovl_core_t *core) {
   core->next = 0;           /* items that are given back from now on are the next run's */
 }
 
-bool ovl_core_over(const ovl_core_t *core) {
-  if (!core->active || core->in_flight > 0)
-    return false;
+static bool nothing_to_come(const ovl_core_t *core) {
   if (core->stopped)
     return true;
   return core->count == OVL_STREAMING ? core->finished && core->item_count == 0 : core->next == core->count;
+}
+
+uint64_t ovl_core_places_left(const ovl_core_t *core) {
+  uint64_t places = 0;
+  for (uint32_t l = 0; l < core->plan->lane_count; l++)
+    if (core->plan->lanes[l].kind == OVL_LANE_POOL &&
+        (core->lanes[l].unstarted > 0 || ovl_core_running(core, l) > 0 || !nothing_to_come(core)))
+      places += core->plan->lanes[l].width;
+  return places;
+}
+
+bool ovl_core_over(const ovl_core_t *core) {
+  return core->active && core->in_flight == 0 && nothing_to_come(core);
 }

@@ -8,13 +8,16 @@
  * left too early, and nobody was better off: sleeps may last twice as long from now on, up to OVL_MOST_PARK_NS. Where
  * turns have grown (below), they last until the turn is over.
  *
+ * At the end of a run who is not needed any more leaves at once, and who ends the last op sends all of them away.
+ *
  * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
  * doubles in no time, and if it has none, others need not wait behind a long row of runners.
  *
  * A busy runner must not keep its thread for ever either: others have work queued behind it. After a turn, of
  * OVL_TURN_NS at first, it asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets
  * a thread while the one it relieves still has its own, then the pool had a thread to spare and nobody was kept
- * waiting: the relief leaves again, and turns may last twice as long from now on, up to MOST_TURN_NS. Otherwise
+ * waiting: the relief leaves again, and turns of all may last twice as long from now on, up to MOST_TURN_NS; one runner
+ * asks for them all then, since each relief wakes two threads that the busy ones have to make way for. Otherwise
  * the runner leaves GRACE_NS later, at the end of an op, the relief comes when all that was queued before it
  * has had its turn, and turns are short again.
  *
@@ -27,6 +30,10 @@
 #include "exec/process.h"
 
 #define GRACE_NS UINT64_C(200000)
+#define MOST_TURN_NS UINT64_C(80000000)
+
+/* What was learned last of the pool, which all pipelines share. */
+static atomic_uint_least64_t usual_turn_ns = OVL_TURN_NS;
 
 /* ---- how many are wanted, how many are there ------------------------------------------------------------ */
 
@@ -46,6 +53,14 @@ void ovl_crew_account_waiting(ovl_crew_t *crew, bool waiting, uint64_t now) {
 static bool may_queue(const ovl_crew_t *crew) {
   uint32_t most = crew->on_thread > 2 ? crew->on_thread : 2;
   return ovl_crew_live(crew) < crew->size && crew->by_state[OVL_RUNNER_QUEUED] < most;
+}
+
+void ovl_crew_set_turn(ovl_crew_t *crew, bool longer) {
+  if (longer && crew->turn_ns < MOST_TURN_NS)
+    crew->turn_ns *= 2;
+  if (!longer)
+    crew->turn_ns = OVL_TURN_NS;
+  atomic_store_explicit(&usual_turn_ns, crew->turn_ns, memory_order_relaxed);
 }
 
 /* ---- calling runners ------------------------------------------------------------------------------------- */
@@ -197,6 +212,8 @@ static void after_work(uv_work_t *work, int status) {
 /* ---- the crew as a whole ------------------------------------------------------------------------------------- */
 
 void ovl_crew_dismiss(ovl_executor_t *x) {
+  if (x->crew.dismissed)
+    return;
   x->crew.dismissed = true;
   atomic_store_explicit(&x->hint, 1, memory_order_relaxed);
   while (x->crew.parked != NULL)
@@ -259,7 +276,7 @@ void ovl_crew_reset(ovl_crew_t *crew) {
   crew->dismissed = crew->short_handed = false;
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->waiting_since = crew->wait_ns = 0;
-  crew->turn_ns = OVL_TURN_NS;
+  crew->turn_ns = atomic_load_explicit(&usual_turn_ns, memory_order_relaxed);
   ovl_crowd_begin(&crew->crowd);
   crew->left_idle = 0; /* what it learned of park_ns stays */
 }

@@ -35,6 +35,9 @@ static inline uint32_t ovl_crew_live(const ovl_crew_t *crew) {
   return crew->count - crew->by_state[OVL_RUNNER_FREE] - crew->by_state[OVL_RUNNER_LEFT] - crew->leaving;
 }
 
+/* How long turns last, of all pipelines that begin a run from now on, too: longer, or as short as at first. */
+void ovl_crew_set_turn(ovl_crew_t *crew, bool longer);
+
 /* Time in which work that could start found nobody with a thread. */
 void ovl_crew_account_waiting(ovl_crew_t *crew, bool waiting, uint64_t now);
 

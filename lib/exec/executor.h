@@ -59,6 +59,7 @@ typedef struct ovl_runner {
   uint64_t look_ns; /* how long it computes until it looks around; 0: at once */
   uint64_t stop_at; /* it goes ahead until then at most */
   bool looked_at;   /* the op is, see crowd.h */
+  uint32_t looks;   /* around, so far */
   ovl_trip_t trip;
 
   _Alignas(OVL_LINE) ovl_runner_state_t state;

@@ -198,7 +198,10 @@ void ovl_exec_follow_up(ovl_executor_t *x, bool self) {
   if (x->phase != OVL_EXEC_RUNNING)
     return;
   ovl_ahead_heed(x);
-  ovl_crew_summon(x, self);
+  if (ovl_core_over(&x->core))
+    ovl_crew_dismiss(x);
+  else
+    ovl_crew_summon(x, self);
   if (!x->draining && ovl_loop_has_work(x))
     ovl_loop_wake(x);
 }

@@ -6,14 +6,29 @@
 #include "exec/crew.h"
 #include "exec/process.h"
 
-#define MOST_TURN_NS UINT64_C(80000000)
 #define AT_ONCE_NS UINT64_C(1000000) /* from being queued to having a thread, where one was free */
 #define LOOK_NS \
   UINT64_C(1000000) /* how often a busy runner looks on which processor it is, and how ops go on */
 #define SOON_NS UINT64_C(50000)        /* the same while it is learning that */
+#define WAITS_EVERY 8                  /* later, counts of the system, which cost more, are read so seldom */
 #define LONG_NS UINT64_C(20000000)     /* an op that takes longer is not taken for one that computes */
 #define OVERDUE_NS UINT64_C(30000)     /* a runner that was called should be there by then */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
+
+/* The lock again, with what has happened meanwhile. */
+static void rejoin(ovl_executor_t *x) {
+  ovl_lock(&x->lock);
+  ovl_exec_catch_up(x, true);
+}
+
+/* Who was called and does not come may have been put on this processor, where it waits for a long time. */
+static uint64_t make_way(ovl_executor_t *x) {
+  x->called = 0;
+  ovl_unlock(&x->lock);
+  sched_yield();
+  rejoin(x);
+  return ovl_clock_now(&x->clock);
+}
 
 /* ---- a runner's turn --------------------------------------------------------------------------------------- */
 
@@ -35,9 +50,9 @@ static void drop_relief(ovl_crew_t *crew, ovl_runner_t *r) {
  * spare, so both may stay. */
 static void spare(ovl_crew_t *crew, ovl_runner_t *relieved, uint64_t now) {
   drop_relief(crew, relieved);
-  relieved->since = now;
-  if (crew->turn_ns < MOST_TURN_NS)
-    crew->turn_ns *= 2;
+  for (uint32_t i = 0; i < crew->count; i++) /* which is true for them all */
+    crew->runners[i].since = now;
+  ovl_crew_set_turn(crew, true);
 }
 
 /* How soon it has a thread, after a call that came soon after another had given one back. */
@@ -48,8 +63,12 @@ static void learn_to_stay(ovl_crew_t *crew, ovl_runner_t *r, uint64_t now) {
   r->called_back = 0;
   if (at_once && crew->park_ns < OVL_MOST_PARK_NS)
     crew->park_ns *= 2;
-  else if (!at_once && crew->park_ns > OVL_PARK_NS)
+  if (at_once)
+    return;
+  if (crew->park_ns > OVL_PARK_NS)
     crew->park_ns /= 2;
+  if (crew->turn_ns > OVL_TURN_NS) /* it had stayed for that */
+    ovl_crew_set_turn(crew, false);
 }
 
 /* False: it came as a relief, and is one too many. */
@@ -94,12 +113,13 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (r->leave_at != 0) {
     bool over = now >= r->leave_at;
     if (over) { /* others do wait for threads */
-      x->crew.turn_ns = OVL_TURN_NS;
+      ovl_crew_set_turn(&x->crew, false);
       x->crew.park_ns = OVL_PARK_NS;
     }
     return over;
   }
-  if (now >= r->since + x->crew.turn_ns && !r->asked) {
+  bool others_ask = x->crew.turn_ns > OVL_TURN_NS && (x->crew.asking > 0 || x->crew.leaving > 0);
+  if (now >= r->since + x->crew.turn_ns && !r->asked && !others_ask) {
     r->asked = true;
     x->crew.asking++;
     if (!x->draining)
@@ -109,12 +129,6 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 }
 
 /* ---- a runner with nothing to do --------------------------------------------------------------------------- */
-
-/* The lock again, with what has happened meanwhile. */
-static void rejoin(ovl_executor_t *x) {
-  ovl_lock(&x->lock);
-  ovl_exec_catch_up(x, true);
-}
 
 /* Watches the hint, and who goes ahead, for at most `ns`. */
 static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) {
@@ -191,6 +205,11 @@ static uint64_t idle_time(const ovl_executor_t *x, const ovl_runner_t *r) {
   return spare && end > now + x->crew.park_ns ? end - now : x->crew.park_ns;
 }
 
+/* At the end of a run: the others will do what is left. */
+static bool is_done(const ovl_executor_t *x) {
+  return x->poll_lane_count == 0 && ovl_core_places_left(&x->core) < x->crew.by_state[OVL_RUNNER_WORKING];
+}
+
 /* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
 static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   uint32_t lane = ovl_poll_claim(x, OVL_LANE_POOL, now, false);
@@ -198,7 +217,7 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
     attend(x, r, lane, now);
     return true;
   }
-  if (r->leave_at != 0)
+  if (r->leave_at != 0 || is_done(x))
     return false;
   if (x->spin_ns > 1)
     spin(x, r, now, x->spin_ns);
@@ -307,22 +326,11 @@ static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
   if (now - r->spotted < r->look_ns)
     return;
   r->spotted = now;
-  r->looked_at = true; /* the next op */
+  r->looked_at = r->look_ns < LOOK_NS || ++r->looks % WAITS_EVERY == 0; /* the next op */
   if (now - started < LONG_NS)
     ovl_spread_busy(&r->spot);
   else
     ovl_spread_idle(&r->spot);
-}
-
-/* One that was called and does not come may have been put on this processor, where it waits for a long time. */
-static uint64_t make_way(ovl_executor_t *x, uint64_t now) {
-  if (x->called == 0 || now < x->called + OVERDUE_NS)
-    return now;
-  x->called = 0;
-  ovl_unlock(&x->lock);
-  sched_yield();
-  rejoin(x);
-  return ovl_clock_now(&x->clock);
 }
 
 /* ---- from op to op ------------------------------------------------------------------------------------------------ */
@@ -385,6 +393,13 @@ static void report(ovl_executor_t *x, ovl_runner_t *r, const ovl_call_t *call) {
   ovl_exec_call_returned(x, call->op, call->result, call->ended);
 }
 
+/* Somebody was called and is overdue; or, where an op waits for that, will be before this looks again. */
+static bool is_awaited(const ovl_executor_t *x, const ovl_call_t *last) {
+  bool by_op = x->crew.waiting_since != 0 || x->crew.by_state[OVL_RUNNER_WOKEN] > 0;
+  uint64_t looks_again = by_op ? last->ended + (last->ended - last->started) : last->ended;
+  return x->called != 0 && looks_again >= x->called + OVERDUE_NS;
+}
+
 /* From an op that has been started to the next one, or NULL. Drops the lock meanwhile. */
 static ovl_core_op_t *work(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op) {
   uint64_t started = op->started;
@@ -398,7 +413,7 @@ static ovl_core_op_t *work(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op
   if (call.op != NULL)
     report(x, r, &call);
   ovl_exec_follow_up(x, true);
-  return next_op(x, r, make_way(x, call.ended));
+  return next_op(x, r, is_awaited(x, &call) ? make_way(x) : call.ended);
 }
 
 void ovl_runner_main(uv_work_t *request) {
@@ -407,6 +422,8 @@ void ovl_runner_main(uv_work_t *request) {
   bool before = ovl_callback_enter();
   ovl_spread_busy(&r->spot);
   rejoin(x);
+  if (x->crew.by_state[OVL_RUNNER_QUEUED] > 1)
+    make_way(x);
   uint64_t now = ovl_clock_now(&x->clock);
   ovl_core_op_t *op = NULL;
   if (x->phase == OVL_EXEC_RUNNING)  /* time stands still after the run */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows when the crew takes a pool to have threads to spare: when a relief gets one although nobody gave one up. Turns
  * grow then, and stay short on a pool that the crew fills by itself, however long its ops are. And when an idle runner
- * keeps its thread longer: after one that gave it up was called back and had another at once. */
+ * keeps its thread longer: after one that gave it up was called back and had another at once. At the end of a run
+ * nobody stays for whom there will be nothing to do. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <uv.h>
@@ -16,7 +17,7 @@ enum { THREADS = 4, COUNT = 32, SHORT_OPS = 15 };
 #define MS UINT64_C(1000000)
 
 static atomic_uint short_ops; /* that have ended */
-static uint64_t longest_turn;
+static uint64_t first_turn, longest_turn;
 
 /* On one lane of width 1, so one at a time. Looks neither at the start, when runners are yet to come, nor at the end,
  * when lanes have nothing to do any more. */
@@ -24,6 +25,8 @@ static int look(ovl_op_t *op) {
   ovl_executor_t *x = &op->pipeline->exec;
   nap_for(MS, MS);
   ovl_exec_lock(x);
+  if (op->microbatch == 0 && first_turn == 0)
+    first_turn = x->crew.turn_ns;
   if (op->microbatch >= COUNT / 2 && op->microbatch < COUNT * 3 / 4 && x->crew.turn_ns > longest_turn)
     longest_turn = x->crew.turn_ns;
   ovl_exec_unlock(x);
@@ -50,7 +53,7 @@ static void run_lanes(unsigned longs) {
   ovl_pipeline_options_t options = pipeline_options(COUNT);
   ovl_pipeline_t *p = make_pipeline(&options);
   watchdog_expect("lanes that are busy alike");
-  longest_turn = 0;
+  first_turn = longest_turn = 0;
   atomic_store(&short_ops, 0);
   for (unsigned i = 0; i < longs; i++)
     add_free_stage(p, add_lane(p, OVL_LANE_POOL, 1), take_long);
@@ -77,13 +80,21 @@ static void turns_grow_where_there_are_threads_to_spare(void **state) {
   assert_in_range(longest, 40 * MS, 80 * MS);
 }
 
+/* Another pipeline begins with what was learned of the pool, and learns that it is not so any more. */
+static void what_was_learned_of_the_pool_is_for_all(void **state) {
+  (void)state;
+  run_lanes(THREADS - 1);
+  assert_in_range(first_turn, 40 * MS, 80 * MS);
+  assert_int_equal(longest_turn, 10 * MS);
+}
+
 /* ---- idle runners ---- */
 
 enum { FLIGHTS = 30, OTHERS = 4 * THREADS, OTHERS_MS = 5 };
 
 static uv_work_t others[OTHERS];
 static atomic_bool others_go_on;
-static uint64_t longest_park;
+static uint64_t longest_stay; /* of an idle runner: its sleep, or, where turns have grown, its turn */
 
 static void be_busy(uv_work_t *work) {
   (void)work;
@@ -96,11 +107,12 @@ static void be_busy_again(uv_work_t *work, int status) {
     assert_int_equal(uv_queue_work(work->loop, work, be_busy, be_busy_again), 0);
 }
 
-static int note_park(ovl_op_t *op) {
+static int note_stay(ovl_op_t *op) {
   ovl_executor_t *x = &op->pipeline->exec;
   ovl_exec_lock(x);
-  if (x->crew.park_ns > longest_park)
-    longest_park = x->crew.park_ns;
+  uint64_t stay = x->crew.turn_ns > 10 * MS ? x->crew.turn_ns : x->crew.park_ns;
+  if (stay > longest_stay)
+    longest_stay = stay;
   ovl_exec_unlock(x);
   return 0;
 }
@@ -130,10 +142,10 @@ static void fly_often(bool busy) {
   ovl_pipeline_options_t options = pipeline_options(1);
   options.data = &timer;
   ovl_pipeline_t *p = make_pipeline(&options);
-  add_stage(p, add_lane(p, OVL_LANE_POOL, 1), note_park, NULL);
+  add_stage(p, add_lane(p, OVL_LANE_POOL, 1), note_stay, NULL);
   add_stage(p, add_lane(p, OVL_LANE_LOOP, 1), fly, NULL);
   watchdog_expect(busy ? "flights beside others" : "flights");
-  longest_park = 0;
+  longest_stay = 0;
   atomic_store(&others_go_on, busy);
   for (int i = 0; busy && i < OTHERS; i++)
     assert_int_equal(uv_queue_work(&loop, &others[i], be_busy, be_busy_again), 0);
@@ -145,20 +157,66 @@ static void fly_often(bool busy) {
 
 static void idle_runners_learn_to_stay(void **state) {
   (void)state;
-  longest_park = 0;
-  for (int tries = 0; tries < 20 && longest_park < 8 * MS;
+  longest_stay = 0;
+  for (int tries = 0; tries < 20 && longest_stay < 8 * MS;
        tries++) /* threads may come late on a busy machine */
     fly_often(false);
-  assert_in_range(longest_park, 8 * MS, 16 * MS);
+  assert_in_range(longest_stay, 8 * MS, 80 * MS);
 }
 
 static void idle_runners_leave_where_others_wait(void **state) {
   (void)state;
-  longest_park = 16 * MS;
-  for (int tries = 0; tries < 20 && longest_park > 2 * MS;
+  longest_stay = 16 * MS;
+  for (int tries = 0; tries < 20 && longest_stay > 2 * MS;
        tries++) /* the loop may be late to queue the others */
     fly_often(true);
-  assert_int_equal(longest_park, 2 * MS);
+  assert_int_equal(longest_stay, 2 * MS);
+}
+
+/* ---- the end of a run ---- */
+
+enum { FEW = 4 };
+
+static atomic_bool last_began, stayed;
+
+static bool is_alone(ovl_pipeline_t *p) {
+  ovl_executor_t *x = &p->exec;
+  ovl_exec_lock(x);
+  bool alone = x->crew.on_thread == 1;
+  if (x->crew.by_state[OVL_RUNNER_PARKED] > 0)
+    atomic_store(&stayed, true);
+  ovl_exec_unlock(x);
+  return alone;
+}
+
+/* The last op of all waits until its runner is alone. */
+static int outlast(ovl_op_t *op) {
+  if (op->microbatch < FEW - 1)
+    return 0;
+  atomic_store(&last_began, true);
+  while (!is_alone(op->pipeline))
+    nap_for(MS, 0);
+  return 0;
+}
+
+/* The last one of the other lane ends when that has begun. */
+static int end_before(ovl_op_t *op) {
+  while (op->microbatch == FEW - 1 && !atomic_load(&last_began))
+    nap_for(MS, 0);
+  return 0;
+}
+
+static void who_is_not_needed_any_more_leaves_at_once(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(FEW);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  watchdog_expect("a runner that leaves during the last op");
+  add_free_stage(p, add_lane(p, OVL_LANE_POOL, 1), end_before);
+  add_free_stage(p, add_lane(p, OVL_LANE_POOL, 1), outlast);
+  assert_int_equal(ovl_pipeline_run(p, FEW), 0);
+  assert_true(atomic_load(&last_began));
+  assert_false(atomic_load(&stayed));
+  ovl_pipeline_close(p, NULL);
 }
 
 int main(void) {
@@ -166,8 +224,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(turns_stay_short_on_a_full_pool),
       cmocka_unit_test(turns_grow_where_there_are_threads_to_spare),
+      cmocka_unit_test(what_was_learned_of_the_pool_is_for_all),
       cmocka_unit_test(idle_runners_learn_to_stay),
       cmocka_unit_test(idle_runners_leave_where_others_wait),
+      cmocka_unit_test(who_is_not_needed_any_more_leaves_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
