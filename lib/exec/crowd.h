@@ -19,6 +19,7 @@
 
 #define OVL_CROWD_BRIEF_NS UINT64_C(1000000) /* an op that takes longer is not brief */
 #define OVL_CROWD_SPAN_NS UINT64_C(100000)
+#define OVL_CROWD_LATELY 4 /* fewer spans say little: a thread may have been put aside in them */
 #define OVL_CROWD_STAND_BY_NS UINT64_C(2000000) /* how often who stands by looks */
 
 typedef struct ovl_crowd {
@@ -30,12 +31,12 @@ typedef struct ovl_crowd {
   /* How ops go on, by spans of time. */
   uint64_t since; /* this one began; 0: it begins with the next look */
   uint64_t ops, took;
-  bool alone;                                                      /* one runner is to do all */
-  enum { OVL_NO_TRIAL, OVL_TRIAL_BEGINS, OVL_TRIAL_COUNTS } trial; /* of the other way */
-  uint32_t spans;                                                  /* since the last trial */
-  uint32_t patience;                                               /* how many until the next */
-  uint64_t last_ns;  /* from one op to the next, in the span before this */
-  uint64_t usual_ns; /* from one op to the next, when that was last looked at */
+  bool alone;                           /* one runner is to do all */
+  bool trial;                           /* of that, or of the other way */
+  uint32_t spans;                       /* since the last trial; in a trial: of it, so far */
+  uint32_t patience;                    /* how many until the next */
+  uint64_t lately_ns[OVL_CROWD_LATELY]; /* from one op to the next, in the last spans */
+  uint64_t usual_ns;                    /* the same, when that was last looked at */
 } ovl_crowd_t;
 
 void ovl_crowd_init(ovl_crowd_t *crowd);

@@ -92,15 +92,47 @@ static void one_alone_is_tried_and_kept_if_better(void **state) {
   assert_false(one_is_enough(&crowd));
   let_pass(&crowd, 1, 300, 400);
   assert_true(one_is_enough(&crowd));
-  let_pass(&crowd, 2 + 15, 250, 310); /* kept */
+  let_pass(&crowd, 4 + 15, 250, 310); /* kept */
   assert_true(one_is_enough(&crowd));
   let_pass(&crowd, 1, 250, 310);
   assert_false(one_is_enough(&crowd)); /* the others are tried again */
-  let_pass(&crowd, 2, 250, 300);
+  let_pass(&crowd, 5, 250, 300);
+  assert_false(one_is_enough(&crowd));
+  let_pass(&crowd, 1, 250, 300);
   assert_true(one_is_enough(&crowd)); /* and bring no more */
   let_pass(&crowd, 32, 250, 310);
-  let_pass(&crowd, 2, 250, 200);
+  let_pass(&crowd, 3, 250, 200);
   assert_false(one_is_enough(&crowd)); /* now they do */
+  let_pass(&crowd, 15, 250, 310);
+  assert_false(one_is_enough(&crowd));
+}
+
+/* Of three spans each has to be better. */
+static void one_alone_is_not_kept_for_a_lucky_span(void **state) {
+  (void)state;
+  for (unsigned lucky = 0; lucky < 3; lucky++) {
+    ovl_crowd_t crowd = crowd_at_work();
+    let_pass(&crowd, 16 + 1, 300, 400);
+    let_pass(&crowd, lucky, 250, 310);
+    assert_true(one_is_enough(&crowd));
+    let_pass(&crowd, 1, 250, 390);
+    assert_false(one_is_enough(&crowd));
+  }
+}
+
+/* Who was called comes late, or is disturbed: one good span of four is enough. */
+static void others_have_time_to_show_what_they_bring(void **state) {
+  (void)state;
+  for (unsigned bad = 0; bad < 4; bad++) {
+    ovl_crowd_t crowd = crowd_at_work();
+    let_pass(&crowd, 16, 300, 400);
+    let_pass(&crowd, 4 + 16, 250, 310);
+    assert_false(one_is_enough(&crowd)); /* a trial of the others, */
+    let_pass(&crowd, 2 + bad, 250, 9000);
+    assert_false(one_is_enough(&crowd));
+    let_pass(&crowd, 1 + 10, 250, 200); /* who are kept */
+    assert_false(one_is_enough(&crowd));
+  }
 }
 
 /* It is for ops that take too long for one to do as many in the time, and where one comes soon after another. */
@@ -117,25 +149,25 @@ static void ops_that_become_longer_bring_the_others_back(void **state) {
   (void)state;
   ovl_crowd_t crowd = crowd_at_work();
   let_pass(&crowd, 16, 300, 400);
-  let_pass(&crowd, 2 + 5, 250, 310);
+  let_pass(&crowd, 4 + 5, 250, 310);
   assert_true(one_is_enough(&crowd));
   let_pass(&crowd, 11, 1500, 1600); /* others than usual: a trial */
   assert_false(one_is_enough(&crowd));
-  let_pass(&crowd, 2, 1500, 900);
+  let_pass(&crowd, 3, 1500, 900);
   assert_false(one_is_enough(&crowd));
 }
 
-/* A thread may have been put aside in it. */
-static void one_span_says_little(void **state) {
+/* A thread may have been put aside in them. */
+static void few_spans_say_little(void **state) {
   (void)state;
   ovl_crowd_t crowd = crowd_at_work();
-  let_pass(&crowd, 15, 300, 400);
-  let_pass(&crowd, 1, 300, 2000);
+  let_pass(&crowd, 13, 300, 400);
+  let_pass(&crowd, 3, 300, 2000);
   assert_true(one_is_enough(&crowd)); /* it was time for a trial, */
   let_pass(&crowd, 2, 250, 600);
   assert_false(one_is_enough(&crowd)); /* and it is held against what is usual */
   let_pass(&crowd, 20, 300, 400);
-  let_pass(&crowd, 1, 300, 2000);
+  let_pass(&crowd, 3, 300, 2000);
   assert_false(one_is_enough(&crowd)); /* no others than they were */
   let_pass(&crowd, 1, 300, 2000);
   assert_true(one_is_enough(&crowd)); /* they are */
@@ -149,7 +181,7 @@ static void an_op_may_be_told_of_late(void **state) {
   for (unsigned i = 0; i < 100; i++)
     ovl_crowd_count(&crowd, 300, crowd.since - 10);
   assert_int_equal(crowd.spans, 15);
-  assert_int_equal(crowd.last_ns, 400);
+  assert_int_equal(crowd.lately_ns[0], 400);
 }
 
 static void a_trial_ends_with_its_run(void **state) {
@@ -160,7 +192,7 @@ static void a_trial_ends_with_its_run(void **state) {
   ovl_crowd_begin(&crowd);
   assert_false(one_is_enough(&crowd));
   let_pass(&crowd, 16, 300, 400);
-  let_pass(&crowd, 2, 250, 310);
+  let_pass(&crowd, 4, 250, 310);
   ovl_crowd_begin(&crowd);
   assert_true(one_is_enough(&crowd)); /* what was learned stays */
 }
@@ -244,7 +276,9 @@ int main(void) {
       cmocka_unit_test(one_alone_is_tried_and_kept_if_better),
       cmocka_unit_test(one_alone_is_not_tried_for_nothing),
       cmocka_unit_test(ops_that_become_longer_bring_the_others_back),
-      cmocka_unit_test(one_span_says_little),
+      cmocka_unit_test(few_spans_say_little),
+      cmocka_unit_test(one_alone_is_not_kept_for_a_lucky_span),
+      cmocka_unit_test(others_have_time_to_show_what_they_bring),
       cmocka_unit_test(an_op_may_be_told_of_late),
       cmocka_unit_test(a_trial_ends_with_its_run),
       cmocka_unit_test(a_thread_that_slept_has_waited),
