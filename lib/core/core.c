@@ -426,9 +426,14 @@ void ovl_core_finish_items(ovl_core_t *core, uint64_t now) {
   ovl_idle_refresh(core);
 }
 
-ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
-  ovl_core_lane_t *lane = &core->lanes[index];
-  ovl_core_op_t *op = lane->head;
+ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now) {
+  ovl_core_op_t *op = core->lanes[lane].head;
+  ovl_core_take_op(core, op, now);
+  return op;
+}
+
+void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
+  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   ovl_core_advance(core, now);
   ovl_idle_pass(core, lane);
@@ -445,7 +450,6 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t index, uint64_t now) {
   ovl_lane_remove(core, op);
   tally_start(core, op);
   checked(core);
-  return op;
 }
 
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now) {

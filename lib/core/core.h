@@ -224,6 +224,10 @@ void ovl_core_finish_items(ovl_core_t *core, uint64_t now);
 /* The next op of the lane, which must have one that may start; it runs from `now` on. */
 ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now);
 
+/* The same with an op that is ready, wherever it stands in the list of a lane in ready order: the driver may have seen it
+ * become ready before another. */
+void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now);
+
 /* A lane of that kind with an op that may start: `preferred` if it is one, else the lowest numbered;
  * OVL_NO_LANE if there is none. */
 uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t preferred);

@@ -2,12 +2,12 @@
 /* Going ahead: how the runners of a chain hand over to each other without the lock.
  *
  * Where the lock and what it protects have to come from another processor's cache, two brief ops are far apart. In a
- * chain, each of its stages on a lane of its own, there is a shorter way: op i of a lane may begin when the lane before
- * it has ended i, and on the first lane, when the last one has ended i - window. So lanes can be *open*: a runner takes
- * one that is vacant and whose count says that an op may begin, runs op after op of it, notes when each began and ended,
- * and looks for another lane when it has to wait. Whoever takes the lock *catches up* first: it tells the core what has
- * been noted, in the order of the times. So the core decides nothing else than it would have, and nobody who has the
- * lock knows less. An open lane is held: nothing begins on it in any other way.
+ * chain there is a shorter way: op i of a stage may begin when the stage before it has ended i, and of the first stage,
+ * when the last one has ended i - window. So lanes can be *open*: a runner takes one that is vacant and has such an op,
+ * runs op after op of it, always the one that has been ready longest, notes when each began and ended, and looks for
+ * another lane when it has to wait. Whoever takes the lock *catches up* first: it tells the core what has been noted, in
+ * the order of the times. So the core decides nothing else than it would have, and nobody who has the lock knows less. An
+ * open lane is held: nothing begins on it in any other way.
  *
  * Meanwhile the core may be late by some microbatches, for which there are more rows of ops than the window needs;
  * ovl_executor_t.ahead_allowed says up to which one ops are set up. One of the runners is the *keeper*: now and then it
@@ -26,23 +26,44 @@
 
 #include "core/core.h"
 
+#define OVL_AHEAD_OFTEN 16u /* after how many ops the keeper tells the core */
+
+/* ovl_ahead_lane_t.meeting */
+#define OVL_MEETING_OPEN UINT64_C(1)
+#define OVL_MEETING_TAKEN UINT64_C(2)
+#define OVL_MEETING_STEP UINT64_C(4)
+
 typedef struct ovl_ahead_note {
   uint64_t began, ended;
-  uint32_t thread;
+  uint32_t op;     /* where it is among the core's ops */
+  uint32_t thread; /* that called it */
 } ovl_ahead_note_t;
 
-/* Of a lane, and of the one stage on it. */
-typedef struct ovl_ahead {
+typedef struct ovl_ahead_stage {
+  /* Constant, but for the last: of who looks whether an op may begin. */
+  _Alignas(OVL_LINE) const struct ovl_ahead_stage *source; /* whose ops these wait for */
+  uint64_t lead;                                           /* op i waits for op i - lead there */
+  atomic_uint_least64_t *ended_at;                         /* by row; NULL: nobody asks */
+  uint32_t number;
+  atomic_uint_least64_t seen; /* of the source's ops, at least so many have ended */
+
+  /* Counts of ops. Written by who has taken the lane, or under the lock while it is not open. */
+  _Alignas(OVL_LINE) atomic_uint_least64_t begun;
+  atomic_uint_least64_t ended;
+} ovl_ahead_stage_t;
+
+/* One without stages is never open. */
+typedef struct ovl_ahead_lane {
   /* Constant. */
-  const struct ovl_ahead *source; /* whose ops these wait for */
-  uint64_t lead;                  /* op i waits for op i - lead there */
-  ovl_ahead_note_t *notes;        /* by row */
-  uint32_t stage, lane;
+  ovl_ahead_note_t *notes; /* of its ops in the order in which they began: a ring */
+  uint32_t note_count;
+  const uint32_t *stages; /* those on it */
+  uint32_t stage_count;
 
   /* Steps so far, whether a runner has taken the lane, and whether another step may be taken. To open it is one, too. */
   _Alignas(OVL_LINE) atomic_uint_least64_t meeting;
 
-  /* Written by who has taken it, or under the lock while it is not open. Counts of ops; and of steps that are noted. */
+  /* Written as those of stages. Counts of ops; and of steps that are noted. */
   _Alignas(OVL_LINE) atomic_uint_least64_t ended;
   atomic_uint_least64_t begun, noted;
 
@@ -50,20 +71,34 @@ typedef struct ovl_ahead {
   _Alignas(OVL_LINE) bool open;
   uint64_t known_begun, known_ended;
   uint64_t seen_begun, seen_ended;
-} ovl_ahead_t;
+} ovl_ahead_lane_t;
 
 /* A runner that goes ahead, for itself alone. */
 typedef struct ovl_trip {
-  ovl_ahead_t *on;       /* the lane that it has taken, or had taken before; NULL: it does not go ahead */
-  bool keeps;            /* it is the keeper */
-  bool stuck;            /* some op could begin if the core knew more */
-  uint32_t thread;       /* its */
-  uint32_t told;         /* how many ops it has begun since it last caught up */
-  uint64_t meeting;      /* as it has left it */
-  uint64_t count;        /* of the run */
-  uint64_t next;         /* the microbatch that it begins next */
-  uint64_t source_ended; /* when it last looked */
-  uint64_t allowed;      /* too */
+  ovl_ahead_lane_t *on;     /* the lane that it has taken, or had taken before; NULL: it does not go ahead */
+  bool keeps;               /* it is the keeper */
+  bool stuck;               /* some op could begin if the core knew more */
+  uint32_t thread;          /* its */
+  uint32_t told;            /* how many ops it has begun since it last caught up */
+  uint64_t meeting;         /* as it has left it */
+  uint64_t count;           /* of the run */
+  uint64_t allowed;         /* when it last looked */
+  ovl_ahead_stage_t *stage; /* of its op, */
+  uint64_t microbatch;      /*   whose this is */
 } ovl_trip_t;
+
+/* Counts that are read for more than their value are read with memory_order_acquire. */
+static inline uint64_t ovl_count_get(const atomic_uint_least64_t *count) {
+  return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static inline void ovl_count_set(atomic_uint_least64_t *count, uint64_t value) {
+  atomic_store_explicit(count, value, memory_order_release);
+}
+
+/* Of the lane's op of that number, from 0, in the order in which they began. */
+static inline ovl_ahead_note_t *ovl_ahead_note_at(const ovl_ahead_lane_t *a, uint64_t number) {
+  return &a->notes[number % a->note_count];
+}
 
 #endif

@@ -98,8 +98,9 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
   x->serial_means = fresh->serial_means;
   x->poll_lane_count = fresh->poll_lane_count;
   x->ahead = fresh->ahead;
-  x->ahead_notes = fresh->ahead_notes;
+  x->ahead_stages = fresh->ahead_stages;
   x->ahead_count = fresh->ahead_count;
+  x->ahead_used = fresh->ahead_used;
   x->spin_ns = fresh->spin_ns;
   x->stall_ns = fresh->stall_ns;
   x->shortest_timeout = fresh->shortest_timeout;

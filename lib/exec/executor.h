@@ -161,9 +161,10 @@ typedef struct ovl_executor {
   ovl_exec_lane_t *lanes;
   uint32_t *poll_lanes; /* lanes with a poll hook */
   uint32_t poll_lane_count;
-  ovl_ahead_t *ahead; /* by stage, in a chain that can go ahead */
-  ovl_ahead_note_t *ahead_notes;
-  uint32_t ahead_count; /* 0: it cannot */
+  ovl_ahead_lane_t *ahead;         /* the lanes of a chain that can go ahead */
+  ovl_ahead_stage_t *ahead_stages; /* by stage */
+  uint32_t ahead_count;            /* of lanes; 0: it cannot */
+  uint32_t ahead_used;             /* of them, have stages */
   ovl_run_hooks_t hooks;
   ovl_memory_t memory;
   uv_loop_t *loop;
@@ -257,7 +258,8 @@ void ovl_exec_begin_close(ovl_executor_t *x); /* loop thread, lock held: the run
 void ovl_exec_collect(ovl_executor_t *x); /* loop thread: collects handles and runners; with the last, done */
 
 /* ---- ops.c: starting and ending ops; with the lock held unless said otherwise -------------------------- */
-ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now);
+ovl_core_op_t *ovl_exec_start_next(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now);
+void ovl_exec_start_op(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, uint64_t now); /* it is ready */
 int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op); /* without the lock */
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now);
 void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now);
@@ -320,8 +322,8 @@ void ovl_ahead_leave_vacant(ovl_executor_t *x); /* lanes that nobody has taken a
 bool ovl_ahead_takes_long(const ovl_executor_t *x, uint64_t now, uint64_t brief); /* an op on an open lane */
 
 /* The core has been told. */
-void ovl_ahead_note_begin(ovl_executor_t *x, uint32_t stage);
-void ovl_ahead_note_end(ovl_executor_t *x, uint32_t stage);
+void ovl_ahead_note_begin(ovl_executor_t *x, const ovl_core_op_t *op);
+void ovl_ahead_note_end(ovl_executor_t *x, const ovl_core_op_t *op, uint64_t now);
 
 /* ---- poll.c: lanes with a poll hook ------------------------------------------------------------------------- */
 uint32_t ovl_poll_unattended(const ovl_executor_t *x); /* pool lanes that want a runner */

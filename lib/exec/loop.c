@@ -116,7 +116,7 @@ static bool run_loop_op(ovl_executor_t *x) {
   if (lane == OVL_NO_LANE)
     return false;
   uint64_t started = ovl_clock_now(&x->clock);
-  ovl_core_op_t *op = ovl_exec_start_op(x, lane, 0, started);
+  ovl_core_op_t *op = ovl_exec_start_next(x, lane, 0, started);
   ovl_exec_unlock(x);
   int result = ovl_exec_call_op(x, op);
   uint64_t now = ovl_clock_now(&x->clock);

@@ -97,8 +97,15 @@ void ovl_exec_count_deadline(const ovl_executor_t *x, ovl_core_op_t *op, uint64_
 
 /* ---- the life of an op ---------------------------------------------------------------------------------- */
 
-ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now) {
-  ovl_core_op_t *op = ovl_core_take(&x->core, lane, now);
+ovl_core_op_t *ovl_exec_start_next(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now) {
+  ovl_core_op_t *op = x->core.lanes[lane].head;
+  ovl_exec_start_op(x, op, thread, now);
+  return op;
+}
+
+void ovl_exec_start_op(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, uint64_t now) {
+  ovl_exec_lane_t *lane = &x->lanes[ovl_core_op_lane(op)];
+  ovl_core_take_op(&x->core, op, now);
   const ovl_stage_hooks_t *stage = hooks_of(x, op);
   op->busy = OVL_BUSY_CALL | OVL_BUSY_PENDING;
   op->flags = 0;
@@ -109,10 +116,9 @@ ovl_core_op_t *ovl_exec_start_op(ovl_executor_t *x, uint32_t lane, uint32_t thre
     op->deadline = stage->timeout_ns != 0 ? ovl_later(now, stage->timeout_ns) : UINT64_MAX;
     watch(x, op);
   }
-  if (x->lanes[lane].polled)
-    x->lanes[lane].calls++;
-  ovl_ahead_note_begin(x, ovl_core_op_stage(op));
-  return op;
+  if (lane->polled)
+    lane->calls++;
+  ovl_ahead_note_begin(x, op);
 }
 
 int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op) {
@@ -137,7 +143,7 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
   int status = op->flags & OVL_OP_EXPIRED ? 0 : op->result;
   if (status != 0)
     ovl_ahead_call_back(x);
-  ovl_ahead_note_end(x, ovl_core_op_stage(op));
+  ovl_ahead_note_end(x, op, now);
   ovl_core_end(&x->core, op, status, op->native, now);
 }
 

@@ -305,7 +305,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
     ovl_ahead_leave_vacant(x);
     uint32_t lane = ovl_core_pick_lane(&x->core, OVL_LANE_POOL, preferred_lane(x, r));
     if (lane != OVL_NO_LANE) {
-      ovl_core_op_t *op = ovl_exec_start_op(x, lane, r->thread, now);
+      ovl_core_op_t *op = ovl_exec_start_next(x, lane, r->thread, now);
       r->lane = lane;
       r->calling = op->started;
       go_ahead(x, r, op);

@@ -17,22 +17,24 @@
 #include "support/seed.h"
 #include "support/watchdog.h"
 
-enum { MOST_LANES = 5, ROUNDS = TEST_SANITIZED ? 20 : 60, COUNT = 2000 };
+enum { MOST_LANES = 5, MOST_STAGES = 10, ROUNDS = TEST_SANITIZED ? 20 : 60, COUNT = 2000 };
 
 /* ---- a chain that watches itself ---- */
 
 typedef struct chain {
   ovl_pipeline_t *p;
-  unsigned lanes, window, most_ns;
+  unsigned lanes, stages, window, most_ns;
+  unsigned lane_of[MOST_STAGES];
   unsigned pending_one_in; /* so many ops are left with other threads; 0: none */
   uint64_t seed;
   foreign_t *others;
-  int64_t fails;    /* this microbatch does, on lane fails_on; -1: none */
-  bool fails_early; /* its callback says so first, and then returns 0 */
-  unsigned fails_on;
-  uint64_t count; /* how many microbatches there will be */
+  int64_t fails;     /* this microbatch does, in stage fails_on; -1: none */
+  bool fails_early;  /* its callback says so first, and then returns 0 */
+  unsigned fails_on; /* a stage */
+  uint64_t count;    /* how many microbatches there will be */
 
-  atomic_uint_least64_t begun[MOST_LANES], ended[MOST_LANES];
+  atomic_uint_least64_t begun[MOST_STAGES], ended[MOST_STAGES];
+  atomic_bool busy[MOST_LANES];
   atomic_bool told;             /* a cancel has returned */
   atomic_uint late[MOST_LANES]; /* callbacks that were called after that */
   atomic_uint wrong;
@@ -44,7 +46,7 @@ static void expect(chain_t *c, bool holds) {
 }
 
 static uint64_t number_of(const chain_t *c, const ovl_op_t *op) {
-  random_source_t random = {c->seed ^ (op->microbatch * MOST_LANES + op->stage.id)};
+  random_source_t random = {c->seed ^ (op->microbatch * MOST_STAGES + op->stage.id)};
   return random_next(&random);
 }
 
@@ -55,15 +57,17 @@ static void spin(uint64_t ns) {
 }
 
 static void check_begin(chain_t *c, const ovl_op_t *op, unsigned s) {
+  unsigned l = c->lane_of[s];
+  expect(c, !atomic_exchange(&c->busy[l], true) && op->lane.id == l + 1);
   expect(c, atomic_load(&c->begun[s]) == op->microbatch && atomic_load(&c->ended[s]) == op->microbatch);
   if (s > 0)
     expect(c, atomic_load(&c->ended[s - 1]) > op->microbatch);
   else if (op->microbatch >= c->window)
-    expect(c, atomic_load(&c->ended[c->lanes - 1]) > op->microbatch - c->window);
+    expect(c, atomic_load(&c->ended[c->stages - 1]) > op->microbatch - c->window);
   expect(c, op->slot == op->microbatch % c->window && op->item == NULL && op->status == 0);
   atomic_store(&c->begun[s], op->microbatch + 1);
   if (atomic_load(&c->told))
-    expect(c, atomic_fetch_add(&c->late[s], 1) == 0); /* one may have been on its way */
+    expect(c, atomic_fetch_add(&c->late[l], 1) == 0); /* one may have been on its way */
 }
 
 static int watched_op(ovl_op_t *op) {
@@ -75,6 +79,7 @@ static int watched_op(ovl_op_t *op) {
     spin(number % c->most_ns);
   bool fails = (int64_t)op->microbatch == c->fails && s == c->fails_on;
   atomic_store(&c->ended[s], op->microbatch + 1);
+  atomic_store(&c->busy[c->lane_of[s]], false);
   if (!fails && c->pending_one_in > 0 && (number >> 32) % c->pending_one_in == 0) {
     foreign_give(c->others, op);
     return OVL_PENDING;
@@ -86,19 +91,31 @@ static int watched_op(ovl_op_t *op) {
   return fails ? -7 : 0;
 }
 
-static void make_chain(chain_t *c, unsigned lanes, unsigned window, uint32_t trace) {
-  *c = (chain_t){.lanes = lanes, .window = window, .fails = -1};
+/* The first two stages are on different lanes, the others anywhere. */
+static void make_chain(chain_t *c, random_source_t *random, uint32_t trace) {
+  unsigned lanes = 2 + random_below(random, MOST_LANES - 1), window = 1 + random_below(random, 9);
+  *c = (chain_t){.lanes = lanes, .stages = lanes, .window = window, .fails = -1};
+  if (random_chance(random, 60))
+    c->stages = 2 + random_below(random, MOST_STAGES - 1);
   ovl_pipeline_options_t options = pipeline_options(window);
   options.trace = trace;
   c->p = make_pipeline(&options);
+  ovl_lane_t lane[MOST_LANES];
   for (unsigned l = 0; l < lanes; l++)
-    add_stage(c->p, add_lane(c->p, OVL_LANE_POOL, 1), watched_op, c);
+    lane[l] = add_lane(c->p, OVL_LANE_POOL, 1);
+  for (unsigned s = 0; s < c->stages; s++) {
+    c->lane_of[s] = s < 2 || c->stages == lanes ? s : random_below(random, lanes);
+    add_stage(c->p, lane[c->lane_of[s]], watched_op, c);
+  }
 }
 
 static void run_chain(chain_t *c, uint64_t count, int expected) {
+  for (unsigned s = 0; s < c->stages; s++) {
+    atomic_store(&c->begun[s], 0);
+    atomic_store(&c->ended[s], 0);
+  }
   for (unsigned l = 0; l < c->lanes; l++) {
-    atomic_store(&c->begun[l], 0);
-    atomic_store(&c->ended[l], 0);
+    atomic_store(&c->busy[l], false);
     atomic_store(&c->late[l], 0);
   }
   atomic_store(&c->told, false);
@@ -111,13 +128,13 @@ static void run_chain(chain_t *c, uint64_t count, int expected) {
 /* How often somebody has gone on ahead in the last run. */
 static uint64_t steps_of(const chain_t *c) {
   uint64_t steps = 0;
-  for (unsigned s = 0; s < c->p->exec.ahead_count; s++)
-    steps += atomic_load(&c->p->exec.ahead[s].noted);
+  for (unsigned l = 0; l < c->p->exec.ahead_count; l++)
+    steps += atomic_load(&c->p->exec.ahead[l].noted);
   return steps;
 }
 
 static void choose(chain_t *c, random_source_t *random, uint32_t trace) {
-  make_chain(c, 2 + random_below(random, MOST_LANES - 1), 1 + random_below(random, 9), trace);
+  make_chain(c, random, trace);
   c->seed = random_next(random);
   c->most_ns = random_chance(random, 30) ? 0 : 1 + random_below(random, 3000);
 }
@@ -137,7 +154,7 @@ static void chains_keep_their_promises(void **state) {
     for (unsigned runs = 0; runs < 3; runs++) {
       uint64_t count = random_chance(&random, 20) ? random_below(&random, 40) : COUNT;
       run_chain(&c, count, 0);
-      assert_int_equal(stats_of(c.p).ops, count * c.lanes);
+      assert_int_equal(stats_of(c.p).ops, count * c.stages);
       steps += steps_of(&c);
     }
     ovl_pipeline_close(c.p, NULL);
@@ -157,7 +174,7 @@ static void pending_ops_bring_their_runners_back(void **state) {
     c.others = &others;
     c.pending_one_in = 1 + random_below(&random, 60);
     run_chain(&c, COUNT / 4, 0);
-    assert_int_equal(stats_of(c.p).ops, COUNT / 4 * c.lanes);
+    assert_int_equal(stats_of(c.p).ops, COUNT / 4 * c.stages);
     ovl_pipeline_close(c.p, NULL);
   }
   foreign_stop(&others);
@@ -171,19 +188,18 @@ static void a_failure_ends_all(void **state) {
     chain_t c;
     choose(&c, &random, 0);
     c.fails = random_below(&random, COUNT);
-    c.fails_on = random_below(&random, c.lanes);
+    c.fails_on = random_below(&random, c.stages);
     c.fails_early = random_chance(&random, 50);
     run_chain(&c, COUNT, -7);
     ovl_failure_t failure = failure_of(c.p);
     assert_int_equal(failure.microbatch, c.fails);
     assert_int_equal(failure.stage.id, c.fails_on + 1);
-    for (unsigned l = c.fails_on + 1; l < c.lanes; l++)
-      assert_true(atomic_load(&c.begun[l]) <= (uint64_t)c.fails);
-    ovl_stats_t s = stats_of(c.p);
     uint64_t begun = 0;
-    for (unsigned l = 0; l < c.lanes; l++)
-      begun += atomic_load(&c.begun[l]);
-    assert_int_equal(s.ops, begun); /* each op that was called is known to have ended */
+    for (unsigned s = 0; s < c.stages; s++) {
+      assert_true(s <= c.fails_on || atomic_load(&c.begun[s]) <= (uint64_t)c.fails);
+      begun += atomic_load(&c.begun[s]);
+    }
+    assert_int_equal(stats_of(c.p).ops, begun); /* each op that was called is known to have ended */
     c.fails = -1;
     run_chain(&c, 100, 0); /* and the next run is as good as any */
     ovl_pipeline_close(c.p, NULL);
@@ -232,11 +248,11 @@ static void look_on(void *data) {
   wait_for_begun(c, 1);
   for (unsigned looks = 0; looks < 300; looks++) {
     uint64_t ended = 0, begun = 0;
-    for (unsigned l = 0; l < c->lanes; l++)
-      ended += atomic_load(&c->ended[l]);
+    for (unsigned s = 0; s < c->stages; s++)
+      ended += atomic_load(&c->ended[s]);
     uint64_t known = stats_of(c->p).ops;
-    for (unsigned l = 0; l < c->lanes; l++)
-      begun += atomic_load(&c->begun[l]);
+    for (unsigned s = 0; s < c->stages; s++)
+      begun += atomic_load(&c->begun[s]);
     expect(c, known <= begun && known + c->lanes >= ended); /* those whose callbacks were yet to return */
     if (looks % 16 == 0)
       ovl_pipeline_dump(c->p, text, sizeof text);
@@ -262,37 +278,38 @@ static void check_lane_times(const chain_t *c, unsigned l) {
 }
 
 static void check_records(const chain_t *c, const ovl_trace_record_t *records, size_t count) {
-  uint64_t end[MOST_LANES] = {0}, number[MOST_LANES] = {0};
-  uint64_t *ends = calloc(c->count * c->lanes, sizeof *ends);
+  uint64_t end[MOST_LANES] = {0}, number[MOST_STAGES] = {0};
+  uint64_t *ends = calloc(c->count * c->stages, sizeof *ends);
   assert_non_null(ends);
   for (size_t i = 0; i < count; i++) {
     const ovl_trace_record_t *r = &records[i];
-    unsigned l = r->lane.id - 1;
-    assert_int_equal(r->microbatch, number[l]++);
+    unsigned l = r->lane.id - 1, s = r->stage.id - 1;
+    assert_int_equal(l, c->lane_of[s]);
+    assert_int_equal(r->microbatch, number[s]++);
     assert_true(r->ready_ns <= r->start_ns && r->start_ns <= r->end_ns && r->start_ns >= end[l]);
-    if (l > 0)
-      assert_true(r->start_ns >= ends[r->microbatch * c->lanes + l - 1]);
+    if (s > 0)
+      assert_true(r->start_ns >= ends[r->microbatch * c->stages + s - 1]);
     else if (r->microbatch >= c->window)
-      assert_true(r->start_ns >= ends[(r->microbatch - c->window) * c->lanes + c->lanes - 1]);
-    end[l] = ends[r->microbatch * c->lanes + l] = r->end_ns;
+      assert_true(r->start_ns >= ends[(r->microbatch - c->window) * c->stages + c->stages - 1]);
+    end[l] = ends[r->microbatch * c->stages + s] = r->end_ns;
   }
   free(ends);
 }
 
 static void times_are_those_of_a_run(void **state) {
   (void)state;
-  ovl_trace_record_t *records = calloc(COUNT * MOST_LANES, sizeof *records);
+  ovl_trace_record_t *records = calloc(COUNT * MOST_STAGES, sizeof *records);
   assert_non_null(records);
   for (uint64_t round = 0; round < seed_rounds(ROUNDS / 4); round++) {
     seed_round(seed_first() + round);
     random_source_t random = {seed_first() + round};
     chain_t c;
-    choose(&c, &random, COUNT * MOST_LANES);
+    choose(&c, &random, COUNT * MOST_STAGES);
     run_chain(&c, COUNT, 0);
     ovl_trace_t trace;
-    ovl_trace_init(&trace, records, COUNT * MOST_LANES);
+    ovl_trace_init(&trace, records, COUNT * MOST_STAGES);
     assert_int_equal(ovl_pipeline_trace(c.p, &trace), 0);
-    assert_int_equal(trace.count, COUNT * c.lanes);
+    assert_int_equal(trace.count, COUNT * c.stages);
     check_records(&c, records, trace.count);
     for (unsigned l = 0; l < c.lanes; l++)
       check_lane_times(&c, l);
@@ -317,11 +334,13 @@ typedef struct play {
   uint64_t now;
 } play_t;
 
-static play_t begin_play(uint32_t window) {
+/* Stages in turns on two lanes. */
+static play_t begin_play(uint32_t window, unsigned stages) {
   ovl_pipeline_options_t options = pipeline_options(window);
   play_t y = {.p = make_pipeline(&options), .now = 1000};
-  for (unsigned l = 0; l < 2; l++)
-    add_stage(y.p, add_lane(y.p, OVL_LANE_POOL, 1), no_op, NULL);
+  ovl_lane_t lanes[] = {add_lane(y.p, OVL_LANE_POOL, 1), add_lane(y.p, OVL_LANE_POOL, 1)};
+  for (unsigned s = 0; s < stages; s++)
+    add_stage(y.p, lanes[s % 2], no_op, NULL);
   assert_int_equal(ovl_pipeline_run(y.p, 0), 0);
   y.x = &y.p->exec;
   y.one = &y.x->crew.runners[0];
@@ -343,7 +362,7 @@ static void end_play(play_t *y) {
 }
 
 static ovl_core_op_t *begin_locked(play_t *y, uint32_t lane) {
-  return ovl_exec_start_op(y->x, lane, 1, ++y->now);
+  return ovl_exec_start_next(y->x, lane, 1, ++y->now);
 }
 
 static void end_locked(play_t *y, ovl_core_op_t *op) { ovl_exec_call_returned(y->x, op, 0, ++y->now); }
@@ -367,7 +386,7 @@ static void assert_op(const ovl_core_op_t *op, uint64_t microbatch, uint32_t sta
 
 static void the_core_hears_in_order(void **state) {
   (void)state;
-  play_t y = begin_play(3);
+  play_t y = begin_play(3, 2);
   ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
   assert_ptr_equal(y.one->trip.on, &y.x->ahead[0]);
   for (uint64_t i = 1; i < 3; i++)
@@ -396,7 +415,7 @@ static void the_core_hears_in_order(void **state) {
 /* Another runner is on the lane by now. */
 static void who_was_called_back_takes_no_step(void **state) {
   (void)state;
-  play_t y = begin_play(1);
+  play_t y = begin_play(1, 2);
   ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
   assert_null(pass(&y, y.one));
   ovl_ahead_call_back(y.x);
@@ -413,7 +432,7 @@ static void who_was_called_back_takes_no_step(void **state) {
 
 static void who_has_to_wait_takes_another_lane(void **state) {
   (void)state;
-  play_t y = begin_play(1);
+  play_t y = begin_play(1, 2);
   ovl_core_op_t *op = begin_locked(&y, 0);
   ovl_ahead_go(y.x, y.one, op);
   for (uint64_t i = 0; i < 9; i++) {
@@ -435,6 +454,59 @@ static void who_has_to_wait_takes_another_lane(void **state) {
   end_play(&y);
 }
 
+/* Whatever its stage, and its microbatch. In comments: (microbatch, stage) of the ops that may begin, in the order in
+ * which they became ready. */
+static void who_has_been_ready_longest_comes_first(void **state) {
+  (void)state;
+  play_t y = begin_play(3, 4);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
+  assert_op(pass(&y, y.one), 1, 1);
+  assert_op(pass(&y, y.one), 2, 1);
+  ovl_ahead_catch_up(y.x);
+  ovl_core_op_t *op = begin_locked(&y, 1);
+  assert_op(op, 0, 2);
+  ovl_ahead_go(y.x, y.two, op);
+  assert_op(pass(&y, y.two), 1, 2);
+  assert_null(pass(&y, y.two));
+  assert_op(pass(&y, y.one), 0, 3); /* of (0, 3) and (1, 3) */
+  assert_op(pass(&y, y.one), 1, 3);
+  assert_op(find(&y, y.two), 2, 2); /* of (2, 2) and (0, 4) */
+  assert_op(pass(&y, y.two), 0, 4);
+  assert_null(pass(&y, y.two));
+  assert_op(pass(&y, y.one), 2, 3); /* of (2, 3) and (3, 1) */
+  assert_op(pass(&y, y.one), 3, 1);
+  assert_true(ovl_ahead_catch_up(y.x));
+  assert_int_equal(y.x->core.running, 1);
+  assert_int_equal(known_ops(&y, 2), 3);
+  ovl_ahead_call_back(y.x);
+  end_play(&y);
+}
+
+/* The core would have begun another op, had it been asked before it was told of the last that ended. */
+static void the_core_is_told_which_op_it_was(void **state) {
+  (void)state;
+  play_t y = begin_play(2, 4);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
+  assert_op(pass(&y, y.one), 1, 1);
+  ovl_ahead_catch_up(y.x);
+  ovl_core_op_t *op = begin_locked(&y, 1);
+  ovl_ahead_go(y.x, y.two, op);
+  y.now = 5000;
+  assert_null(pass(&y, y.two)); /* ended at 5001; the other did so before, but is slow to say so */
+  y.now = 4000;
+  op = NULL;
+  assert_true(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &op));
+  assert_op(op, 0, 3); /* before it could be ready, as clocks of two processors go */
+  y.now = 6000;
+  assert_op(find(&y, y.two), 1, 2);
+  assert_true(ovl_ahead_catch_up(y.x));
+  assert_int_equal(known_ops(&y, 0), 2);
+  assert_int_equal(known_ops(&y, 1), 1);
+  assert_int_equal(y.x->core.running, 2);
+  ovl_ahead_call_back(y.x);
+  end_play(&y);
+}
+
 /* ---- which chains can ---- */
 
 static void no_report(ovl_pipeline_t *p, uint64_t microbatch, void *item, int status) {
@@ -443,14 +515,15 @@ static void no_report(ovl_pipeline_t *p, uint64_t microbatch, void *item, int st
 
 typedef struct kind {
   const char *name;
-  bool report, shared_lane, wide, loop, fixed, hook, deadline, unchained, dependency;
+  bool can, report, shared_lane, third_stage, wide, loop, fixed, hook, deadline, unchained, dependency;
 } kind_t;
 
 static void only_plain_chains_can(void **state) {
   (void)state;
-  const kind_t kinds[] = {{.name = "a chain"},
+  const kind_t kinds[] = {{.name = "a chain", .can = true},
+                          {.name = "three stages on two lanes", .can = true, .third_stage = true},
                           {.name = "with reports", .report = true},
-                          {.name = "two stages on a lane", .shared_lane = true},
+                          {.name = "all stages on a lane", .shared_lane = true, .third_stage = true},
                           {.name = "a wide lane", .wide = true},
                           {.name = "a loop lane", .loop = true},
                           {.name = "a lane of fixed order", .fixed = true},
@@ -472,10 +545,12 @@ static void only_plain_chains_can(void **state) {
     s.timeout_ns = k->deadline ? UINT64_C(60000000000) : 0;
     s.unchained = k->unchained;
     ovl_stage_t b = add_stage_with(p, &s);
+    if (k->third_stage)
+      add_stage(p, first, no_op, NULL);
     if (k->dependency)
       assert_int_equal(ovl_pipeline_add_dependency(p, b, a, 2), 0);
     assert_int_equal(ovl_pipeline_run(p, 20), 0);
-    if ((p->exec.ahead_count == 2) != (i == 0))
+    if (p->exec.ahead_count != (k->can ? 2 : 0))
       fail_msg("%s: %u", k->name, (unsigned)p->exec.ahead_count);
     ovl_pipeline_close(p, NULL);
   }
@@ -495,6 +570,8 @@ int main(void) {
       cmocka_unit_test(the_core_hears_in_order),
       cmocka_unit_test(who_was_called_back_takes_no_step),
       cmocka_unit_test(who_has_to_wait_takes_another_lane),
+      cmocka_unit_test(who_has_been_ready_longest_comes_first),
+      cmocka_unit_test(the_core_is_told_which_op_it_was),
       cmocka_unit_test(only_plain_chains_can),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* A runner that goes ahead, without the lock. The one rule of the core's that stands here a second time is which op of a
+ * chain comes next on a lane (choose). */
+#include "exec/ahead.h"
+
+#include "exec/executor.h"
+
+#define TAKE_OVER_NS UINT64_C(5000) /* who has to wait for the keeper so long becomes it */
+
+/* Whether the op that it is the stage's turn to begin may begin. Once it may, that stays so. */
+static bool may_begin(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_stage_t *s, uint64_t microbatch) {
+  if (microbatch >= t->allowed)
+    t->allowed = atomic_load_explicit(&x->ahead_allowed, memory_order_acquire);
+  if (microbatch >= t->allowed) {
+    t->stuck = true;
+    return false;
+  }
+  uint64_t seen = ovl_count_get(&s->seen);
+  if (microbatch >= seen + s->lead) {
+    seen = atomic_load_explicit(&s->source->ended, memory_order_acquire);
+    atomic_store_explicit(&s->seen, seen, memory_order_relaxed);
+  }
+  return microbatch < seen + s->lead;
+}
+
+/* Since when it may: what it waited for ended then. */
+static uint64_t ready_since(const ovl_executor_t *x, const ovl_ahead_stage_t *s, uint64_t microbatch) {
+  return microbatch < s->lead
+             ? 0
+             : ovl_count_get(&s->source->ended_at[(microbatch - s->lead) % x->core.plan->rows]);
+}
+
+static bool goes_before(const ovl_executor_t *x, const ovl_ahead_stage_t *a, const ovl_ahead_stage_t *b) {
+  uint64_t i = ovl_count_get(&a->begun), k = ovl_count_get(&b->begun);
+  uint64_t a_since = ready_since(x, a, i), b_since = ready_since(x, b, k);
+  return a_since != b_since ? a_since < b_since : i != k ? i < k : a->number < b->number;
+}
+
+/* The stage of the lane whose next op is to begin; NULL: none may. */
+static ovl_ahead_stage_t *choose(const ovl_executor_t *x, ovl_trip_t *t, const ovl_ahead_lane_t *a) {
+  ovl_ahead_stage_t *chosen = NULL;
+  for (uint32_t i = 0; i < a->stage_count; i++) {
+    ovl_ahead_stage_t *s = &x->ahead_stages[a->stages[i]];
+    if (may_begin(x, t, s, ovl_count_get(&s->begun)) && (chosen == NULL || goes_before(x, s, chosen)))
+      chosen = s;
+  }
+  return chosen;
+}
+
+/* It is the keeper, and it is time to tell the core. */
+static bool is_late(const ovl_trip_t *t) { return t->keeps && t->told >= OVL_AHEAD_OFTEN; }
+
+/* False: the lane has been closed, or somebody else has taken it. */
+static bool change(ovl_trip_t *t, uint64_t to) {
+  uint64_t expected = t->meeting;
+  if (!atomic_compare_exchange_strong_explicit(&t->on->meeting, &expected, to, memory_order_acq_rel,
+                                               memory_order_relaxed))
+    return false;
+  t->meeting = to;
+  return true;
+}
+
+static bool take_step(ovl_trip_t *t) {
+  return change(t, (t->meeting + OVL_MEETING_STEP) | OVL_MEETING_TAKEN);
+}
+
+/* After all has been noted. */
+static void leave_lane(ovl_trip_t *t) {
+  (void)change(t, t->meeting & ~OVL_MEETING_TAKEN); /* where it has been closed, nobody has it */
+}
+
+static void step_is_noted(const ovl_trip_t *t) {
+  atomic_store_explicit(&t->on->noted, t->meeting / OVL_MEETING_STEP, memory_order_release);
+}
+
+static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_stage_t *s, uint64_t now) {
+  ovl_ahead_lane_t *a = t->on;
+  uint64_t begun = ovl_count_get(&a->begun);
+  t->stage = s;
+  t->microbatch = ovl_count_get(&s->begun);
+  ovl_core_op_t *op = ovl_core_op_at(&x->core, t->microbatch, s->number);
+  *ovl_ahead_note_at(a, begun) =
+      (ovl_ahead_note_t){.began = now, .op = (uint32_t)(op - x->core.ops), .thread = t->thread};
+  ovl_count_set(&s->begun, t->microbatch + 1);
+  ovl_count_set(&a->begun, begun + 1);
+  t->told++;
+  __builtin_prefetch(
+      ovl_core_op_at(&x->core, t->microbatch + 1, s->number)); /* somebody else has set it up */
+  return op;
+}
+
+static void end_op(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t now) {
+  ovl_ahead_lane_t *a = t->on;
+  ovl_ahead_stage_t *s = t->stage;
+  uint64_t ended = ovl_count_get(&a->ended);
+  ovl_ahead_note_at(a, ended)->ended = now;
+  if (s->ended_at != NULL)
+    atomic_store_explicit(&s->ended_at[t->microbatch % x->core.plan->rows], now, memory_order_relaxed);
+  ovl_count_set(&s->ended, t->microbatch + 1);
+  ovl_count_set(&a->ended, ended + 1);
+}
+
+bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_core_op_t **next) {
+  if (!take_step(t))
+    return false;
+  end_op(x, t, now);
+  ovl_ahead_stage_t *s = is_late(t) ? NULL : choose(x, t, t->on);
+  *next = s != NULL ? begin_op(x, t, s, now) : NULL;
+  step_is_noted(t);
+  if (s == NULL)
+    leave_lane(t);
+  return true;
+}
+
+/* Takes the lane if it is vacant and has an op that may begin. */
+static ovl_core_op_t *try_lane(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_lane_t *a, uint64_t now) {
+  uint64_t word = atomic_load_explicit(&a->meeting, memory_order_acquire);
+  if ((word & (OVL_MEETING_OPEN | OVL_MEETING_TAKEN)) != OVL_MEETING_OPEN)
+    return NULL;
+  t->on = a;
+  t->meeting = word;
+  ovl_ahead_stage_t *s = choose(x, t, a);
+  if (s == NULL || !take_step(t))
+    return NULL;
+  ovl_core_op_t *op = begin_op(x, t, s, now);
+  step_is_noted(t);
+  return op;
+}
+
+ovl_core_op_t *ovl_ahead_find(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now) {
+  ovl_core_op_t *op = NULL;
+  uint32_t first = (uint32_t)(t->on - x->ahead);
+  t->stuck = false;
+  for (uint32_t i = 0; op == NULL && i < x->ahead_count; i++)
+    op = try_lane(x, t, &x->ahead[(first + i) % x->ahead_count], now);
+  if (op == NULL)
+    t->on = &x->ahead[first];
+  return op;
+}
+
+/* There are as many runners as lanes, or else they are all open: whatever becomes ready is seen by somebody. */
+bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t) {
+  unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);
+  uint64_t begun = ovl_count_get(&x->ahead_stages[x->core.plan->stage_count - 1].begun);
+  return open > 0 && begun < t->count &&
+         (open == x->ahead_used ||
+          atomic_load_explicit(&x->crew.working, memory_order_relaxed) >= x->ahead_used);
+}
+
+bool ovl_ahead_has_to_keep(const ovl_trip_t *t, uint64_t waited) {
+  return is_late(t) || (!t->keeps && t->stuck && waited >= TAKE_OVER_NS);
+}
