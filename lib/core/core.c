@@ -533,10 +533,12 @@ static bool nothing_to_come(const ovl_core_t *core) {
 }
 
 uint64_t ovl_core_places_left(const ovl_core_t *core) {
+  if (!nothing_to_come(core))
+    return UINT64_MAX;
   uint64_t places = 0;
   for (uint32_t l = 0; l < core->plan->lane_count; l++)
     if (core->plan->lanes[l].kind == OVL_LANE_POOL &&
-        (core->lanes[l].unstarted > 0 || ovl_core_running(core, l) > 0 || !nothing_to_come(core)))
+        (core->lanes[l].unstarted > 0 || ovl_core_running(core, l) > 0))
       places += core->plan->lanes[l].width;
   return places;
 }

@@ -274,7 +274,7 @@ void ovl_core_leave(ovl_core_t *core);
  * never admitted, and faults, may still have to be reported. */
 bool ovl_core_over(const ovl_core_t *core);
 
-/* How many ops of pool lanes may still run at one time, those that run now among them. */
+/* How many ops of pool lanes may still run at one time, those that run now among them; UINT64_MAX: more may come. */
 uint64_t ovl_core_places_left(const ovl_core_t *core);
 
 static inline uint32_t ovl_core_slot_of(const ovl_core_t *core, const ovl_core_slot_t *slot) {

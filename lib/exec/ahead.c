@@ -364,11 +364,12 @@ void ovl_ahead_call_back(ovl_executor_t *x) {
     close_lanes(x, false);
 }
 
+/* Its callback, that is. The lane may have been closed meanwhile. */
 static bool lasts_long(const ovl_executor_t *x, const ovl_ahead_lane_t *a, uint64_t now, uint64_t brief) {
-  if (!a->open || a->known_begun == a->known_ended)
+  if (a->known_begun == a->known_ended)
     return false;
-  uint64_t started = x->core.ops[ovl_ahead_note_at(a, a->known_ended)->op].started;
-  return now > started && now - started > brief;
+  const ovl_core_op_t *op = &x->core.ops[ovl_ahead_note_at(a, a->known_ended)->op];
+  return (op->busy & OVL_BUSY_CALL) && now > op->started && now - op->started > brief;
 }
 
 bool ovl_ahead_takes_long(const ovl_executor_t *x, uint64_t now, uint64_t brief) {

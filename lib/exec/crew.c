@@ -16,8 +16,9 @@
  * A busy runner must not keep its thread for ever either: others have work queued behind it. After a turn, of
  * OVL_TURN_NS at first, it asks the loop for a relief, which goes to the back of libuv's queue. If the relief gets
  * a thread while the one it relieves still has its own, then the pool had a thread to spare and nobody was kept
- * waiting: the relief leaves again, and turns of all may last twice as long from now on, up to MOST_TURN_NS; one runner
- * asks for them all then, since each relief wakes two threads that the busy ones have to make way for. Otherwise
+ * waiting: the relief leaves again, and turns of all may last twice as long from now on, up to MOST_TURN_NS. One runner
+ * asks for all of them then, if it is answered soon: each relief wakes two threads that the busy ones have to make way
+ * for. Otherwise
  * the runner leaves GRACE_NS later, at the end of an op, the relief comes when all that was queued before it
  * has had its turn, and turns are short again.
  *
@@ -60,6 +61,7 @@ void ovl_crew_set_turn(ovl_crew_t *crew, bool longer) {
     crew->turn_ns *= 2;
   if (!longer)
     crew->turn_ns = OVL_TURN_NS;
+  crew->turns_grew = longer;
   atomic_store_explicit(&usual_turn_ns, crew->turn_ns, memory_order_relaxed);
 }
 
@@ -86,6 +88,8 @@ bool ovl_crew_may_call(const ovl_crew_t *crew, uint64_t now) {
 
 void ovl_crew_summon(ovl_executor_t *x, bool self) {
   ovl_crew_t *crew = &x->crew;
+  if (crew->dismissed)
+    return;
   uint32_t work = ovl_crew_work(x), coming = ovl_crew_looking(crew) + self;
   if (crew->by_state[OVL_RUNNER_SPINNING] > 0)
     atomic_store_explicit(&x->hint, work, memory_order_relaxed);
@@ -275,6 +279,8 @@ void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory) {
 void ovl_crew_reset(ovl_crew_t *crew) {
   crew->dismissed = crew->short_handed = false;
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
+  crew->turns_grew = false;
+  crew->asked_at = 0;
   crew->waiting_since = crew->wait_ns = 0;
   crew->turn_ns = atomic_load_explicit(&usual_turn_ns, memory_order_relaxed);
   ovl_crowd_begin(&crew->crowd);

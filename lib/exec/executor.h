@@ -91,6 +91,8 @@ typedef struct ovl_crew {
   uint32_t asking;     /* runners that asked for a relief since the loop last looked */
   uint32_t on_thread, peak;
   uint64_t turn_ns;       /* how long a runner's turn may last */
+  bool turns_grew;        /* in this run: the pool has threads to spare */
+  uint64_t asked_at;      /* the last time that one asked for a relief */
   uint64_t park_ns;       /* how long one with nothing to do keeps its thread */
   uint64_t left_idle;     /* one with nothing to do gave its thread back then; 0: none since the last call */
   ovl_runner_t *parked;   /* the last to go to sleep first */

@@ -13,6 +13,7 @@
 #define WAITS_EVERY 8                  /* later, counts of the system, which cost more, are read so seldom */
 #define LONG_NS UINT64_C(20000000)     /* an op that takes longer is not taken for one that computes */
 #define OVERDUE_NS UINT64_C(30000)     /* a runner that was called should be there by then */
+#define ASK_APART_NS UINT64_C(2000000) /* a relief that finds a thread to spare does so by then, as a rule */
 #define SHORT_PAUSE_NS UINT64_C(20000) /* pauses between polls up to this are spun, not slept */
 
 /* The lock again, with what has happened meanwhile. */
@@ -118,9 +119,10 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
     }
     return over;
   }
-  bool others_ask = x->crew.turn_ns > OVL_TURN_NS && (x->crew.asking > 0 || x->crew.leaving > 0);
-  if (now >= r->since + x->crew.turn_ns && !r->asked && !others_ask) {
+  bool others_asked = x->crew.turn_ns > OVL_TURN_NS && now < x->crew.asked_at + ASK_APART_NS;
+  if (now >= r->since + x->crew.turn_ns && !r->asked && !others_asked) {
     r->asked = true;
+    x->crew.asked_at = now;
     x->crew.asking++;
     if (!x->draining)
       ovl_loop_wake(x);
@@ -201,7 +203,7 @@ static void attend(ovl_executor_t *x, ovl_runner_t *r, uint32_t index, uint64_t 
 /* How long one with nothing to do keeps its thread: until its turn is over, where the pool has threads to spare. */
 static uint64_t idle_time(const ovl_executor_t *x, const ovl_runner_t *r) {
   uint64_t now = ovl_clock_now(&x->clock), end = r->since + x->crew.turn_ns;
-  bool spare = x->crew.turn_ns > OVL_TURN_NS && !r->asked && r->leave_at == 0;
+  bool spare = x->crew.turns_grew && !r->asked && r->leave_at == 0;
   return spare && end > now + x->crew.park_ns ? end - now : x->crew.park_ns;
 }
 

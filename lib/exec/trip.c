@@ -15,12 +15,14 @@ static bool may_begin(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_stage_t 
     t->stuck = true;
     return false;
   }
-  uint64_t seen = ovl_count_get(&s->seen);
-  if (microbatch >= seen + s->lead) {
-    seen = atomic_load_explicit(&s->source->ended, memory_order_acquire);
-    atomic_store_explicit(&s->seen, seen, memory_order_relaxed);
-  }
-  return microbatch < seen + s->lead;
+  /* Somebody else may have seen it, who did not get the lane: what was written before is to be seen, too. */
+  if (microbatch < atomic_load_explicit(&s->seen, memory_order_acquire) + s->lead)
+    return true;
+  uint64_t ended = atomic_load_explicit(&s->source->ended, memory_order_acquire);
+  if (microbatch >= ended + s->lead)
+    return false;
+  ovl_count_set(&s->seen, ended);
+  return true;
 }
 
 /* Since when it may: what it waited for ended then. */

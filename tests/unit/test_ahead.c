@@ -3,6 +3,7 @@
  * what callbacks see; that nothing begins after a cancel or a failure has been told; that ops which fail or are pending
  * bring their runners back; and that statistics, traces and dumps know all, at any time. And that they do go ahead. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -507,6 +508,81 @@ static void the_core_is_told_which_op_it_was(void **state) {
   end_play(&y);
 }
 
+/* Who stands by is to see it all the same: perhaps it waits for what another op would do. */
+static void an_op_whose_runner_was_called_back_may_take_long(void **state) {
+  (void)state;
+  play_t y = begin_play(2, 2);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
+  ovl_core_op_t *op = pass(&y, y.one);
+  assert_op(op, 1, 1);
+  ovl_ahead_catch_up(y.x);
+  for (unsigned called_back = 0; called_back < 2; called_back++) {
+    assert_false(ovl_ahead_takes_long(y.x, y.now + 1000, 1000));
+    assert_true(ovl_ahead_takes_long(y.x, y.now + 2000, 1000));
+    ovl_ahead_call_back(y.x);
+  }
+  ovl_exec_call_returned(y.x, op, OVL_PENDING, ++y.now);
+  assert_false(ovl_ahead_takes_long(y.x, y.now + 2000, 1000)); /* others see to that */
+  assert_int_equal(ovl_op_complete(&op->pub, 0), 0);
+  end_play(&y);
+}
+
+/* ---- ops that wait for each other ---- */
+
+enum { MEETINGS = TEST_SANITIZED ? 5000 : 200000 };
+
+static atomic_uint_least64_t arrived;
+
+/* An op of the second lane waits for the next one of the first. */
+static int meet(ovl_op_t *op) {
+  if (op->stage.id == 1)
+    atomic_store(&arrived, op->microbatch + 1);
+  while (op->stage.id == 2 && op->microbatch + 1 < MEETINGS && atomic_load(&arrived) < op->microbatch + 2)
+    sched_yield();
+  return 0;
+}
+
+static void ops_that_wait_for_each_other_go_on(void **state) {
+  (void)state;
+  if (strcmp(getenv("UV_THREADPOOL_SIZE"), "1") == 0)
+    return; /* one thread cannot */
+  ovl_pipeline_options_t options = pipeline_options(8);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  for (unsigned l = 0; l < 2; l++)
+    add_stage(p, add_lane(p, OVL_LANE_POOL, 1), meet, NULL);
+  atomic_store(&arrived, 0);
+  assert_int_equal(ovl_pipeline_run(p, MEETINGS), 0);
+  ovl_pipeline_close(p, NULL);
+}
+
+/* ---- what a callback sees ---- */
+
+/* Of each microbatch, how many stages have written; plain memory. */
+static uint64_t written[8];
+
+static int write_on(ovl_op_t *op) {
+  chain_t *c = op->data;
+  uint64_t *slot = &written[op->slot];
+  if (op->stage.id == 1)
+    *slot = 0;
+  expect(c, *slot == op->stage.id - 1);
+  *slot = op->stage.id;
+  return 0;
+}
+
+/* Four stages on two lanes: whoever takes a lane has seen what its op waited for, or somebody else has. */
+static void who_begins_sees_what_was_written_before(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(8);
+  chain_t c = {.p = make_pipeline(&options)};
+  ovl_lane_t lanes[] = {add_lane(c.p, OVL_LANE_POOL, 1), add_lane(c.p, OVL_LANE_POOL, 1)};
+  for (unsigned s = 0; s < 4; s++)
+    add_stage(c.p, lanes[s % 2], write_on, &c);
+  assert_int_equal(ovl_pipeline_run(c.p, TEST_SANITIZED ? 100000 : 300000), 0);
+  assert_int_equal(atomic_load(&c.wrong), 0);
+  ovl_pipeline_close(c.p, NULL);
+}
+
 /* ---- which chains can ---- */
 
 static void no_report(ovl_pipeline_t *p, uint64_t microbatch, void *item, int status) {
@@ -572,6 +648,9 @@ int main(void) {
       cmocka_unit_test(who_has_to_wait_takes_another_lane),
       cmocka_unit_test(who_has_been_ready_longest_comes_first),
       cmocka_unit_test(the_core_is_told_which_op_it_was),
+      cmocka_unit_test(an_op_whose_runner_was_called_back_may_take_long),
+      cmocka_unit_test(ops_that_wait_for_each_other_go_on),
+      cmocka_unit_test(who_begins_sees_what_was_written_before),
       cmocka_unit_test(only_plain_chains_can),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;

@@ -115,7 +115,7 @@ static void be_busy_again(uv_work_t *work, int status) {
 static int note_stay(ovl_op_t *op) {
   ovl_executor_t *x = &op->pipeline->exec;
   ovl_exec_lock(x);
-  uint64_t stay = x->crew.turn_ns > 10 * MS ? x->crew.turn_ns : x->crew.park_ns;
+  uint64_t stay = x->crew.turns_grew ? x->crew.turn_ns : x->crew.park_ns;
   if (stay > longest_stay)
     longest_stay = stay;
   ovl_exec_unlock(x);
@@ -178,6 +178,99 @@ static void idle_runners_leave_where_others_wait(void **state) {
   assert_int_equal(longest_stay, 2 * MS);
 }
 
+/* ---- a runner that has asked for a relief, and begins a long op ---- */
+
+enum { FAR = 1000 };
+
+static atomic_bool is_long, through;
+static atomic_uint brief_ops,
+    before; /* ops of the other lanes: all, and those before others' work came through */
+static uv_work_t other;
+
+static ovl_runner_t *runner_on(ovl_executor_t *x, uint32_t lane) {
+  ovl_runner_t *r = x->crew.runners;
+  while (r->state != OVL_RUNNER_WORKING || r->lane != lane || r->calling == 0)
+    r++;
+  return r;
+}
+
+/* Once all threads are taken, turns have grown, and this runner's is over: it asks. Its next op lasts until others' work
+ * has come through. */
+static int ask_and_last(ovl_op_t *op) {
+  ovl_executor_t *x = &op->pipeline->exec;
+  ovl_exec_lock(x);
+  ovl_runner_t *r = runner_on(x, op->lane.id - 1);
+  bool asks = x->crew.on_thread == THREADS && !atomic_load(&is_long);
+  bool asked = asks && (r->asked || r->leave_at != 0);
+  if (asks && !asked) {
+    x->crew.turn_ns = 80 * MS;
+    r->since = 0;
+  }
+  ovl_exec_unlock(x);
+  if (asked)
+    atomic_store(&is_long, true);
+  do
+    nap_for(MS, 0);
+  while (asked && !atomic_load(&through));
+  return 0;
+}
+
+static int be_brief(ovl_op_t *op) {
+  (void)op;
+  atomic_fetch_add(&brief_ops, 1);
+  if (!atomic_load(&through))
+    nap_for(MS, 0);
+  return 0;
+}
+
+static void come_through(uv_work_t *work) {
+  (void)work;
+  atomic_store(&before, atomic_load(&brief_ops));
+  atomic_store(&through, true);
+}
+
+static void note_through(uv_work_t *work, int status) {
+  (void)work;
+  assert_int_equal(status, 0);
+}
+
+static void queue_other(uv_timer_t *timer) {
+  if (!atomic_load(&is_long))
+    return;
+  assert_int_equal(uv_queue_work(timer->loop, &other, come_through, note_through), 0);
+  uv_close((uv_handle_t *)timer, NULL);
+}
+
+static void close_timer(ovl_pipeline_t *p, int status) {
+  uv_handle_t *timer = ovl_pipeline_data(p);
+  assert_int_equal(status, 0);
+  if (!uv_is_closing(timer))
+    uv_close(timer, NULL);
+}
+
+static void who_asked_and_stays_keeps_nobody_from_asking(void **state) {
+  (void)state;
+  uv_loop_t loop;
+  uv_timer_t timer;
+  assert_int_equal(uv_loop_init(&loop), 0);
+  assert_int_equal(uv_timer_init(&loop, &timer), 0);
+  ovl_pipeline_options_t options = pipeline_options(FAR);
+  options.data = &timer;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  watchdog_expect("others' work beside a long op");
+  atomic_store(&is_long, false);
+  atomic_store(&through, false);
+  atomic_store(&brief_ops, 0);
+  for (int i = 0; i < THREADS; i++)
+    add_free_stage(p, add_lane(p, OVL_LANE_POOL, 1), i == 0 ? ask_and_last : be_brief);
+  assert_int_equal(uv_timer_start(&timer, queue_other, 1, 1), 0);
+  assert_int_equal(ovl_pipeline_start(p, &loop, FAR, close_timer), 0);
+  assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+  assert_true(atomic_load(&before) < (THREADS - 1) * (FAR - 1)); /* they had not run out of ops */
+  ovl_pipeline_close(p, NULL);
+  assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 /* ---- the end of a run ---- */
 
 enum { FEW = 4 };
@@ -232,6 +325,7 @@ int main(void) {
       cmocka_unit_test(what_was_learned_of_the_pool_is_for_all),
       cmocka_unit_test(idle_runners_learn_to_stay),
       cmocka_unit_test(idle_runners_leave_where_others_wait),
+      cmocka_unit_test(who_asked_and_stays_keeps_nobody_from_asking),
       cmocka_unit_test(who_is_not_needed_any_more_leaves_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
