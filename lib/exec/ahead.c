@@ -225,11 +225,8 @@ void ovl_ahead_note_end(ovl_executor_t *x, const ovl_core_op_t *op, uint64_t now
   x->ahead_known++;
   if (++a->known_ended <= a->seen_ended)
     return;
-  ovl_ahead_stage_t *s = &x->ahead_stages[ovl_core_op_stage(op)];
   a->seen_ended = a->known_ended;
-  if (s->ended_at != NULL)
-    atomic_store_explicit(&s->ended_at[op->pub.microbatch % x->core.plan->rows], now, memory_order_relaxed);
-  ovl_count_set(&s->ended, op->pub.microbatch + 1);
+  ovl_ahead_stage_ended(&x->ahead_stages[ovl_core_op_stage(op)], op->pub.microbatch, x->core.plan->rows, now);
   ovl_count_set(&a->ended, a->known_ended);
 }
 

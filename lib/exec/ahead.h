@@ -96,6 +96,14 @@ static inline void ovl_count_set(atomic_uint_least64_t *count, uint64_t value) {
   atomic_store_explicit(count, value, memory_order_release);
 }
 
+/* The stage's op of the microbatch has ended: when, for those who ask, and that it has. */
+static inline void ovl_ahead_stage_ended(ovl_ahead_stage_t *s, uint64_t microbatch, uint32_t rows,
+                                         uint64_t now) {
+  if (s->ended_at != NULL)
+    atomic_store_explicit(&s->ended_at[microbatch % rows], now, memory_order_relaxed);
+  ovl_count_set(&s->ended, microbatch + 1);
+}
+
 /* Of the lane's op of that number, from 0, in the order in which they began. */
 static inline ovl_ahead_note_t *ovl_ahead_note_at(const ovl_ahead_lane_t *a, uint64_t number) {
   return &a->notes[number % a->note_count];

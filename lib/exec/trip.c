@@ -72,7 +72,7 @@ static void leave_lane(ovl_trip_t *t) {
 }
 
 static void step_is_noted(const ovl_trip_t *t) {
-  atomic_store_explicit(&t->on->noted, t->meeting / OVL_MEETING_STEP, memory_order_release);
+  ovl_count_set(&t->on->noted, t->meeting / OVL_MEETING_STEP);
 }
 
 static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_stage_t *s, uint64_t now) {
@@ -93,12 +93,9 @@ static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead
 
 static void end_op(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t now) {
   ovl_ahead_lane_t *a = t->on;
-  ovl_ahead_stage_t *s = t->stage;
   uint64_t ended = ovl_count_get(&a->ended);
   ovl_ahead_note_at(a, ended)->ended = now;
-  if (s->ended_at != NULL)
-    atomic_store_explicit(&s->ended_at[t->microbatch % x->core.plan->rows], now, memory_order_relaxed);
-  ovl_count_set(&s->ended, t->microbatch + 1);
+  ovl_ahead_stage_ended(t->stage, t->microbatch, x->core.plan->rows, now);
   ovl_count_set(&a->ended, ended + 1);
 }
 

@@ -183,8 +183,8 @@ static void idle_runners_leave_where_others_wait(void **state) {
 enum { FAR = 1000 };
 
 static atomic_bool is_long, through;
-static atomic_uint brief_ops,
-    before; /* ops of the other lanes: all, and those before others' work came through */
+static atomic_uint brief_ops; /* of the other lanes */
+static atomic_uint before;    /* of those: before others' work came through */
 static uv_work_t other;
 
 static ovl_runner_t *runner_on(ovl_executor_t *x, uint32_t lane) {
