@@ -197,6 +197,7 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
                          .thread = r->thread,
                          .meeting = atomic_load_explicit(&own->meeting, memory_order_relaxed),
                          .count = x->core.count,
+                         .number = ovl_count_get(&own->begun) - 1,
                          .stage = &x->ahead_stages[ovl_core_op_stage(op)],
                          .microbatch = op->pub.microbatch};
   for (uint32_t i = 0; i < x->ahead_count; i++)

@@ -40,16 +40,17 @@ typedef struct ovl_ahead_note {
 } ovl_ahead_note_t;
 
 typedef struct ovl_ahead_stage {
-  /* Constant, but for the last: of who looks whether an op may begin. */
+  /* Constant, but for the last two: of who looks whether an op may begin. Nobody else reads this line, so to write to it
+   * does not take long; on that of `ended` the next load would wait for the store before it. */
   _Alignas(OVL_LINE) const struct ovl_ahead_stage *source; /* whose ops these wait for */
   uint64_t lead;                                           /* op i waits for op i - lead there */
   atomic_uint_least64_t *ended_at;                         /* by row; NULL: nobody asks */
   uint32_t number;
-  atomic_uint_least64_t seen; /* of the source's ops, at least so many have ended */
+  atomic_uint_least64_t seen;  /* of the source's ops, at least so many have ended */
+  atomic_uint_least64_t begun; /* of its own */
 
-  /* Counts of ops. Written by who has taken the lane, or under the lock while it is not open. */
-  _Alignas(OVL_LINE) atomic_uint_least64_t begun;
-  atomic_uint_least64_t ended;
+  /* Counts of ops, as `begun`. Written by who has taken the lane, or under the lock while it is not open. */
+  _Alignas(OVL_LINE) atomic_uint_least64_t ended;
 } ovl_ahead_stage_t;
 
 /* One without stages is never open. */
@@ -83,8 +84,9 @@ typedef struct ovl_trip {
   uint64_t meeting;         /* as it has left it */
   uint64_t count;           /* of the run */
   uint64_t allowed;         /* when it last looked */
-  ovl_ahead_stage_t *stage; /* of its op, */
-  uint64_t microbatch;      /*   whose this is */
+  uint64_t number;          /* of its op, on the lane, */
+  ovl_ahead_stage_t *stage; /*   whose these are */
+  uint64_t microbatch;
 } ovl_trip_t;
 
 /* Counts that are read for more than their value are read with memory_order_acquire. */

@@ -77,14 +77,13 @@ static void step_is_noted(const ovl_trip_t *t) {
 
 static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_stage_t *s, uint64_t now) {
   ovl_ahead_lane_t *a = t->on;
-  uint64_t begun = ovl_count_get(&a->begun);
   t->stage = s;
   t->microbatch = ovl_count_get(&s->begun);
   ovl_core_op_t *op = ovl_core_op_at(&x->core, t->microbatch, s->number);
-  *ovl_ahead_note_at(a, begun) =
+  *ovl_ahead_note_at(a, t->number) =
       (ovl_ahead_note_t){.began = now, .op = (uint32_t)(op - x->core.ops), .thread = t->thread};
   ovl_count_set(&s->begun, t->microbatch + 1);
-  ovl_count_set(&a->begun, begun + 1);
+  ovl_count_set(&a->begun, t->number + 1);
   t->told++;
   __builtin_prefetch(
       ovl_core_op_at(&x->core, t->microbatch + 1, s->number)); /* somebody else has set it up */
@@ -93,10 +92,9 @@ static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead
 
 static void end_op(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t now) {
   ovl_ahead_lane_t *a = t->on;
-  uint64_t ended = ovl_count_get(&a->ended);
-  ovl_ahead_note_at(a, ended)->ended = now;
+  ovl_ahead_note_at(a, t->number)->ended = now;
   ovl_ahead_stage_ended(t->stage, t->microbatch, x->core.plan->rows, now);
-  ovl_count_set(&a->ended, ended + 1);
+  ovl_count_set(&a->ended, t->number + 1);
 }
 
 bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_core_op_t **next) {
@@ -104,6 +102,7 @@ bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_co
     return false;
   end_op(x, t, now);
   ovl_ahead_stage_t *s = is_late(t) ? NULL : choose(x, t, t->on);
+  t->number++;
   *next = s != NULL ? begin_op(x, t, s, now) : NULL;
   step_is_noted(t);
   if (s == NULL)
@@ -121,6 +120,7 @@ static ovl_core_op_t *try_lane(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead
   ovl_ahead_stage_t *s = choose(x, t, a);
   if (s == NULL || !take_step(t))
     return NULL;
+  t->number = ovl_count_get(&a->begun);
   ovl_core_op_t *op = begin_op(x, t, s, now);
   step_is_noted(t);
   return op;
@@ -137,11 +137,16 @@ ovl_core_op_t *ovl_ahead_find(const ovl_executor_t *x, ovl_trip_t *t, uint64_t n
   return op;
 }
 
+/* Who waits asks often, and is not to read the line of `begun` then. */
+static bool all_have_begun(const ovl_executor_t *x, uint64_t count) {
+  const ovl_ahead_stage_t *last = &x->ahead_stages[x->core.plan->stage_count - 1];
+  return ovl_count_get(&last->ended) + 1 >= count && ovl_count_get(&last->begun) == count;
+}
+
 /* There are as many runners as lanes, or else they are all open: whatever becomes ready is seen by somebody. */
 bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t) {
   unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);
-  uint64_t begun = ovl_count_get(&x->ahead_stages[x->core.plan->stage_count - 1].begun);
-  return open > 0 && begun < t->count &&
+  return open > 0 && !all_have_begun(x, t->count) &&
          (open == x->ahead_used ||
           atomic_load_explicit(&x->crew.working, memory_order_relaxed) >= x->ahead_used);
 }
