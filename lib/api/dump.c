@@ -19,7 +19,7 @@ typedef struct dump {
 static unsigned long long number(uint64_t n) { return (unsigned long long)n; }
 
 static void tell_name(dump_t *d, const ovl_core_op_t *op) {
-  ovl_note_add(&d->text, "\"%.100s\" of microbatch %llu", ovl_run_stage_name(d->p, ovl_core_op_stage(op)),
+  ovl_note_add(&d->text, "\"%.100s\" of microbatch %llu", ovl_run_stage_name(d->p, op->stage),
                number(op->pub.microbatch));
 }
 
@@ -40,7 +40,7 @@ static void tell_running(dump_t *d, const ovl_core_op_t *op) {
 
 static void tell_waiting(dump_t *d, const ovl_core_op_t *op) {
   const ovl_edges_t *in = &d->core->graph->in;
-  uint32_t stage = ovl_core_op_stage(op);
+  uint32_t stage = op->stage;
   const char *before = " for ";
   for (uint32_t e = in->first[stage]; e < in->first[stage + 1]; e++) {
     const ovl_core_op_t *source = ovl_core_open_source(d->core, op, in->edges[e]);

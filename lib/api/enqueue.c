@@ -116,8 +116,8 @@ static int choose_streams(ovl_pipeline_t *p, const ovl_enqueue_t *call) {
 
 static int call_op(const ovl_pipeline_t *p, const ovl_enqueue_t *call, const ovl_core_op_t *op) {
   ovl_core_op_t seen = {.pub = op->pub}; /* never started, so ovl_op_complete() refuses it */
-  ovl_op_cb run = ((const ovl_stage_hooks_t *)p->stage_hooks.items)[ovl_core_op_stage(op)].run;
-  seen.pub.stream = p->enqueuer->lanes[ovl_core_op_lane(op)].stream;
+  ovl_op_cb run = ((const ovl_stage_hooks_t *)p->stage_hooks.items)[op->stage].run;
+  seen.pub.stream = p->enqueuer->lanes[op->lane].stream;
   seen.pub.item = call->items != NULL ? call->items[op->pub.microbatch] : NULL;
   return run != NULL ? run(&seen.pub) : 0;
 }
@@ -125,7 +125,7 @@ static int call_op(const ovl_pipeline_t *p, const ovl_enqueue_t *call, const ovl
 /* What it put on the stream is followed by its event even if it failed: it may have put something there. */
 static int issue(ovl_pipeline_t *p, const ovl_enqueue_t *call, const ovl_core_op_t *op) {
   ovl_tracks_t *tracks = &p->enqueuer->tracks;
-  uint32_t stage = ovl_core_op_stage(op);
+  uint32_t stage = op->stage;
   int result = ovl_tracks_before(tracks, stage, op->pub.microbatch);
   if (result != 0)
     return result;

@@ -16,7 +16,7 @@ static const ovl_core_op_t *at(const ovl_core_t *core, uint32_t slot, uint32_t s
 
 static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
   const ovl_edges_t *in = &core->graph->in;
-  uint32_t stage = ovl_core_op_stage(op), open = 0;
+  uint32_t stage = op->stage, open = 0;
   for (uint32_t e = in->first[stage]; e < in->first[stage + 1]; e++)
     open += ovl_core_open_source(core, op, in->edges[e]) != NULL;
   return open;
@@ -34,7 +34,7 @@ static const char *check_op(const ovl_core_t *core, const ovl_core_slot_t *slot,
   else
     REQUIRE(op->waits == 0, "an op is on its way before all it depends on has ended");
   if (op->state == OVL_OP_READY && slot->fault.status != 0)
-    REQUIRE(core->plan->stages[ovl_core_op_stage(op)].always, "an op of a failed microbatch is ready");
+    REQUIRE(core->plan->stages[op->stage].always, "an op of a failed microbatch is ready");
   return NULL;
 }
 
@@ -90,10 +90,9 @@ static const char *check_turn(const ovl_core_t *core, const ovl_core_lane_t *lan
   REQUIRE(!lane->exhausted || lane->unstarted == 0, "a fixed lane has ops left and none has a turn");
   if (lane->head == NULL)
     return NULL;
-  REQUIRE(lane->head->state == OVL_OP_READY && ovl_core_op_lane(lane->head) == index,
+  REQUIRE(lane->head->state == OVL_OP_READY && lane->head->lane == index,
           "a fixed lane's head is not a ready op of it");
-  REQUIRE(lane->head->pub.microbatch == lane->turn.microbatch &&
-              ovl_core_op_stage(lane->head) == lane->turn.stage,
+  REQUIRE(lane->head->pub.microbatch == lane->turn.microbatch && lane->head->stage == lane->turn.stage,
           "a fixed lane's head is not the op whose turn it is");
   return NULL;
 }
@@ -106,7 +105,7 @@ static const char *check_ready_list(const ovl_core_t *core, uint32_t index) {
   uint32_t listed = 0;
   for (const ovl_core_op_t *op = lane->head; op != NULL; last = op, op = op->next) {
     listed++;
-    REQUIRE(op->state == OVL_OP_READY && ovl_core_op_lane(op) == index, "a ready list holds a wrong op");
+    REQUIRE(op->state == OVL_OP_READY && op->lane == index, "a ready list holds a wrong op");
     REQUIRE(op->prev == last, "a ready list is torn");
     if (last == NULL)
       continue;

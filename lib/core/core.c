@@ -38,7 +38,7 @@ static ovl_core_op_t *op_at(const ovl_core_t *core, uint32_t slot, uint32_t stag
 }
 
 static bool runs_anyway(const ovl_core_t *core, const ovl_core_op_t *op) {
-  return core->plan->stages[ovl_core_op_stage(op)].always;
+  return core->plan->stages[op->stage].always;
 }
 
 /* ---- becoming ready -------------------------------------------------------------------------------- */
@@ -101,10 +101,8 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
   }
 }
 
-/* What its callback is to see. Where the driver is late, that has been shown before, and is being read. */
+/* What its callback is to see. */
 static void show(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch, void *item) {
-  if (op->pub.microbatch == microbatch && op->pub.item == item && op->pub.status == 0)
-    return;
   op->pub.microbatch = microbatch;
   if (core->plan->slots != core->plan->rows)
     op->pub.slot = (uint32_t)(microbatch % core->plan->slots);
@@ -112,18 +110,20 @@ static void show(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch,
   op->pub.status = 0;
 }
 
-void ovl_core_foresee(ovl_core_t *core, uint64_t microbatch) {
-  for (uint32_t s = 0; s < core->plan->stage_count; s++)
-    show(core, ovl_core_op_at(core, microbatch, s), microbatch, NULL);
+void ovl_core_foresee(ovl_core_t *core, uint64_t until) {
+  for (core->foreseen = max_u64(core->foreseen, core->next); core->foreseen < until; core->foreseen++)
+    for (uint32_t s = 0; s < core->plan->stage_count; s++)
+      show(core, ovl_core_op_at(core, core->foreseen, s), core->foreseen, NULL);
 }
 
 static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t bound) {
   ovl_core_op_t *op = op_at(core, slot, stage);
-  show(core, op, core->slots[slot].microbatch, core->slots[slot].item);
+  if (core->slots[slot].microbatch >= core->foreseen) /* else it may be being read */
+    show(core, op, core->slots[slot].microbatch, core->slots[slot].item);
   op->state = OVL_OP_WAITING;
   op->bound = bound;
-  ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
-  core->lanes[ovl_core_op_lane(op)].unstarted++;
+  ovl_idle_pass(core, &core->lanes[op->lane]);
+  core->lanes[op->lane].unstarted++;
   count_waits(core, op, slot, stage);
 }
 
@@ -209,10 +209,11 @@ static void slot_ended(ovl_core_t *core, ovl_core_slot_t *slot) {
  * their microbatches, then stages. */
 static void release_dependents(ovl_core_t *core, const ovl_core_op_t *op) {
   const ovl_edges_t *out = &core->graph->out;
-  uint32_t stage = ovl_core_op_stage(op), rows = core->plan->rows;
-  for (uint32_t e = out->first[stage]; e < out->first[stage + 1]; e++) {
+  uint32_t rows = core->plan->rows;
+  uint64_t microbatch = ovl_core_op_microbatch(core, op);
+  for (uint32_t e = out->first[op->stage]; e < out->first[op->stage + 1]; e++) {
     ovl_edge_t edge = out->edges[e];
-    if (op->pub.microbatch + edge.distance >= core->next)
+    if (microbatch + edge.distance >= core->next)
       continue; /* not admitted yet: it will see this op done */
     uint32_t slot = op->slot + edge.distance;
     ovl_core_op_t *dependent = op_at(core, slot >= rows ? slot - rows : slot, edge.stage);
@@ -232,13 +233,13 @@ static void op_ended(ovl_core_t *core, ovl_core_op_t *op) {
 }
 
 static void op_skipped(ovl_core_t *core, ovl_core_op_t *op) {
-  ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
+  ovl_idle_pass(core, &core->lanes[op->lane]);
   ovl_core_op_slot(core, op)->unstarted--;
-  core->lanes[ovl_core_op_lane(op)].unstarted--;
+  core->lanes[op->lane].unstarted--;
   core->tally.skipped++;
-  core->tally.stages[ovl_core_op_stage(op)].skipped++;
+  core->tally.stages[op->stage].skipped++;
   op_ended(core, op);
-  ovl_turn_refresh(core, ovl_core_op_lane(op));
+  ovl_turn_refresh(core, op->lane);
 }
 
 /* Follows up on whatever has changed until nothing more follows. */
@@ -265,7 +266,7 @@ static void skip_ready(ovl_core_t *core, ovl_core_slot_t *slot) {
     ovl_core_op_t *op = op_at(core, index, s);
     if (op->state == OVL_OP_READY && !runs_anyway(core, op)) {
       op->state = OVL_OP_WAITING;
-      ovl_idle_pass(core, &core->lanes[ovl_core_op_lane(op)]);
+      ovl_idle_pass(core, &core->lanes[op->lane]);
       ovl_lane_remove(core, op);
       push_skip(core, op);
     }
@@ -304,29 +305,27 @@ static void fail_slot(ovl_core_t *core, ovl_core_slot_t *slot, ovl_fault_t fault
 
 static void op_failed(ovl_core_t *core, ovl_core_op_t *op, int status, int native) {
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
-  core->tally.stages[ovl_core_op_stage(op)].failed++;
+  core->tally.stages[op->stage].failed++;
   if (slot->fault.status == 0)
     fail_slot(core, slot,
-              (ovl_fault_t){.status = status,
-                            .native = native,
-                            .stage = ovl_core_op_stage(op),
-                            .microbatch = op->pub.microbatch});
+              (ovl_fault_t){
+                  .status = status, .native = native, .stage = op->stage, .microbatch = slot->microbatch});
 }
 
 /* ---- statistics ------------------------------------------------------------------------------------ */
 
 static ovl_role_t role_of(const ovl_core_t *core, const ovl_core_op_t *op) {
-  return core->plan->lanes[ovl_core_op_lane(op)].role;
+  return core->plan->lanes[op->lane].role;
 }
 
 /* How long its callbacks take says nothing. */
 static bool is_silent(const ovl_core_t *core, const ovl_core_op_t *op) {
-  return core->plan->lanes[ovl_core_op_lane(op)].silent;
+  return core->plan->lanes[op->lane].silent;
 }
 
 static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
-  uint32_t running = ovl_core_running(core, ovl_core_op_lane(op));
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
+  uint32_t running = ovl_core_running(core, op->lane);
   if (running > lane->peak)
     lane->peak = running;
   if (!core->options.statistics || is_silent(core, op))
@@ -341,16 +340,16 @@ static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
 
 /* It took what it took. */
 static void tally_silent_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
-  core->tally.stages[ovl_core_op_stage(op)].ops++;
+  core->tally.stages[op->stage].ops++;
   op->bound = max_u64(op->bound, ended);
   core->tally.bound = max_u64(core->tally.bound, op->bound);
 }
 
 static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
-  core->tally.ops += !core->plan->stages[ovl_core_op_stage(op)].shadow;
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
+  core->tally.ops += !core->plan->stages[op->stage].shadow;
   if (!core->options.statistics) {
-    core->tally.stages[ovl_core_op_stage(op)].ops++;
+    core->tally.stages[op->stage].ops++;
     return;
   }
   uint64_t duration = ended - op->started;
@@ -365,7 +364,7 @@ static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
   lane->place_bound[op->place] = op->bound;
   core->tally.bound = max_u64(core->tally.bound, op->bound);
   core->tally.work += duration;
-  ovl_tally_stage(&core->tally.stages[ovl_core_op_stage(op)], duration, op->delay);
+  ovl_tally_stage(&core->tally.stages[op->stage], duration, op->delay);
   ovl_role_t role = role_of(core, op);
   if (role != OVL_ROLE_OTHER) {
     ovl_tally_roles(&core->tally, core->now);
@@ -376,7 +375,7 @@ static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
 /* ---- the trace -------------------------------------------------------------------------------------- */
 
 static void record(ovl_core_t *core, const ovl_core_op_t *op, int status, uint64_t ended) {
-  *ovl_trace_ring_next(&core->trace) = (ovl_trace_record_t){.microbatch = op->pub.microbatch,
+  *ovl_trace_ring_next(&core->trace) = (ovl_trace_record_t){.microbatch = ovl_core_op_microbatch(core, op),
                                                             .stage = op->pub.stage,
                                                             .lane = op->pub.lane,
                                                             .slot = op->pub.slot,
@@ -433,14 +432,14 @@ ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now) {
 }
 
 void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   ovl_core_advance(core, now);
   ovl_idle_pass(core, lane);
   op->state = OVL_OP_RUNNING;
   op->delay = core->now - op->ready_at;
   op->started = core->now;
-  if (op->pub.status != slot->fault.status) /* its callback may be reading it: the driver may tell late */
+  if (slot->fault.status != 0)
     op->pub.status = slot->fault.status;
   op->place = lane->free[--lane->free_count];
   slot->unstarted--;
@@ -453,7 +452,7 @@ void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
 }
 
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
   uint64_t ended = max_u64(now, op->started);
   ovl_core_advance(core, now);
   ovl_idle_pass(core, lane);
@@ -469,7 +468,7 @@ void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, u
   if (status != 0)
     op_failed(core, op, status, native);
   op_ended(core, op);
-  ovl_lane_update(core, ovl_core_op_lane(op));
+  ovl_lane_update(core, op->lane);
   settle(core);
 }
 

@@ -35,6 +35,8 @@ typedef enum ovl_op_state {
 } ovl_op_state_t;
 
 /* Laid out by lines: what callbacks read, what each step writes, what few ops need. */
+/* Its callback may be reading `pub` on another processor, from where that line would have to come back: who starts and
+ * ends an op does without. */
 typedef struct ovl_core_op {
   _Alignas(OVL_LINE) ovl_op_t pub; /* first: what callbacks get is this struct */
 
@@ -49,10 +51,11 @@ typedef struct ovl_core_op {
     uint64_t ready_at; /* time */
     uint64_t started;  /* once it has */
   };
-  uint32_t waits; /* dependencies that have not ended */
-  uint32_t place; /* which of the lane's `width` places it runs in */
-  uint32_t slot;  /* the core's; pub.slot is the user's, see ovl_plan_t.slots */
-  uint8_t state;  /* ovl_op_state_t */
+  uint32_t stage, lane; /* indexes */
+  uint32_t slot;        /* the core's; pub.slot is the user's, see ovl_plan_t.slots */
+  uint32_t waits;       /* dependencies that have not ended */
+  uint32_t place;       /* which of the lane's `width` places it runs in */
+  uint8_t state;        /* ovl_op_state_t */
 
   /* the driver's; the core does not look at them */
   uint8_t busy;
@@ -174,6 +177,7 @@ typedef struct ovl_core {
 
   uint64_t count;            /* of the run, or OVL_STREAMING */
   uint64_t next;             /* the microbatch to be admitted next */
+  uint64_t foreseen;         /* those before it have been shown to their callbacks ahead of that */
   uint32_t next_slot;        /* its slot */
   uint32_t in_flight;        /* slots not FREE */
   uint32_t running;          /* ops */
@@ -233,9 +237,9 @@ void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now);
 uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t preferred);
 #define OVL_NO_LANE UINT32_MAX
 
-/* Sets up what callbacks of a microbatch without an item will see that is not admitted yet; the one that was in its row
- * before has retired. */
-void ovl_core_foresee(ovl_core_t *core, uint64_t microbatch);
+/* Sets up what callbacks of microbatches without items will see that are not admitted yet, up to this one; those that
+ * were in their rows before have retired. */
+void ovl_core_foresee(ovl_core_t *core, uint64_t until);
 
 /* Holds a lane back, or lets it go on. */
 void ovl_core_hold_lane(ovl_core_t *core, uint32_t lane, bool held);
@@ -285,6 +289,11 @@ static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ov
   return &core->slots[op->slot];
 }
 
+/* The admitted one. */
+static inline uint64_t ovl_core_op_microbatch(const ovl_core_t *core, const ovl_core_op_t *op) {
+  return ovl_core_op_slot(core, op)->microbatch;
+}
+
 /* The op of that stage in the microbatch's row: the microbatch's own, or one that is there before or after it. */
 static inline ovl_core_op_t *ovl_core_op_at(const ovl_core_t *core, uint64_t microbatch, uint32_t stage) {
   return &core->ops[(size_t)(microbatch % core->plan->rows) * core->plan->stage_count + stage];
@@ -293,11 +302,12 @@ static inline ovl_core_op_t *ovl_core_op_at(const ovl_core_t *core, uint64_t mic
 /* The op that `op` waits for along the edge; NULL: it has ended, or there is none. */
 static inline const ovl_core_op_t *ovl_core_open_source(const ovl_core_t *core, const ovl_core_op_t *op,
                                                         ovl_edge_t edge) {
-  if (edge.distance > op->pub.microbatch)
+  uint64_t of = ovl_core_op_microbatch(core, op);
+  if (edge.distance > of)
     return NULL;
-  uint64_t microbatch = op->pub.microbatch - edge.distance;
-  const ovl_core_op_t *source = ovl_core_op_at(core, microbatch, edge.stage);
-  return source->pub.microbatch == microbatch && source->state != OVL_OP_DONE ? source : NULL;
+  const ovl_core_op_t *source = ovl_core_op_at(core, of - edge.distance, edge.stage);
+  bool is_it = ovl_core_op_microbatch(core, source) == of - edge.distance;
+  return is_it && source->state != OVL_OP_DONE ? source : NULL;
 }
 
 /* The word that says which lanes of the kind can start something: 64 at a time. */
@@ -318,10 +328,6 @@ static inline uint64_t ovl_core_lane_ops(const ovl_core_t *core, uint32_t lane) 
 
 /* From what a callback was given. */
 static inline ovl_core_op_t *ovl_core_op_of(ovl_op_t *op) { return (ovl_core_op_t *)(void *)op; }
-
-static inline uint32_t ovl_core_op_stage(const ovl_core_op_t *op) { return op->pub.stage.id - 1; }
-
-static inline uint32_t ovl_core_op_lane(const ovl_core_op_t *op) { return op->pub.lane.id - 1; }
 
 /* Walks the whole state: NULL, or what is wrong with it. Not for production: it takes its time. */
 const char *ovl_core_check(const ovl_core_t *core);

@@ -57,15 +57,15 @@ void ovl_idle_until(const ovl_core_t *core, uint32_t index, uint64_t at, uint64_
 /* The edge along which op has waited for `ended`. */
 static uint32_t edge_between(const ovl_core_t *core, const ovl_core_op_t *ended, const ovl_core_op_t *op) {
   const ovl_edges_t *in = &core->graph->in;
-  uint32_t e = in->first[ovl_core_op_stage(op)];
-  while (in->edges[e].stage != ovl_core_op_stage(ended) ||
-         ended->pub.microbatch + in->edges[e].distance != op->pub.microbatch)
+  uint32_t e = in->first[op->stage];
+  while (in->edges[e].stage != ended->stage ||
+         ovl_core_op_microbatch(core, ended) + in->edges[e].distance != ovl_core_op_microbatch(core, op))
     e++;
   return e;
 }
 
 void ovl_idle_attribute_wait(ovl_core_t *core, const ovl_core_op_t *op, const ovl_core_op_t *ended) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
   if (ended != NULL)
     core->tally.awaited[edge_between(core, ended, op)] += lane->idle[OVL_IDLE_DEPENDENCY] - lane->attributed;
   lane->attributed = lane->idle[OVL_IDLE_DEPENDENCY];

@@ -28,7 +28,7 @@ static inline void ovl_idle_pass(ovl_core_t *core, ovl_core_lane_t *lane) {
 void ovl_idle_attribute_wait(ovl_core_t *core, const ovl_core_op_t *op, const ovl_core_op_t *ended);
 
 static inline void ovl_idle_attribute(ovl_core_t *core, const ovl_core_op_t *op, const ovl_core_op_t *ended) {
-  const ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  const ovl_core_lane_t *lane = &core->lanes[op->lane];
   if (lane->free_count > 0 && lane->attributed != lane->idle[OVL_IDLE_DEPENDENCY])
     ovl_idle_attribute_wait(core, op, ended);
 }

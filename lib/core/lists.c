@@ -8,44 +8,43 @@
 
 /* First ready first, ties by microbatch, then stage: equal candidates are ordered by number, so a replay
  * takes the same decisions. */
-static bool goes_before(const ovl_core_op_t *a, const ovl_core_op_t *b) {
+static bool goes_before(const ovl_core_t *core, const ovl_core_op_t *a, const ovl_core_op_t *b) {
   if (a->instant != b->instant)
     return a->instant < b->instant;
-  if (a->pub.microbatch != b->pub.microbatch)
-    return a->pub.microbatch < b->pub.microbatch;
-  return a->pub.stage.id < b->pub.stage.id;
+  uint64_t of_a = ovl_core_op_microbatch(core, a), of_b = ovl_core_op_microbatch(core, b);
+  return of_a != of_b ? of_a < of_b : a->stage < b->stage;
 }
 
 void ovl_lane_push(ovl_core_t *core, ovl_core_op_t *op) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
   ovl_idle_pass(core, lane);
   lane->reached = true;
   lane->ready++;
   if (lane->fixed) {
-    ovl_turn_refresh(core, ovl_core_op_lane(op));
+    ovl_turn_refresh(core, op->lane);
     return;
   }
   ovl_core_op_t *after = lane->tail; /* instants only rise, so the place is at or near the end */
-  while (after != NULL && goes_before(op, after))
+  while (after != NULL && goes_before(core, op, after))
     after = after->prev;
   op->prev = after;
   op->next = after != NULL ? after->next : lane->head;
   *(after != NULL ? &after->next : &lane->head) = op;
   *(op->next != NULL ? &op->next->prev : &lane->tail) = op;
-  ovl_lane_update(core, ovl_core_op_lane(op));
+  ovl_lane_update(core, op->lane);
 }
 
 void ovl_lane_remove(ovl_core_t *core, ovl_core_op_t *op) {
-  ovl_core_lane_t *lane = &core->lanes[ovl_core_op_lane(op)];
+  ovl_core_lane_t *lane = &core->lanes[op->lane];
   lane->ready--;
   if (lane->fixed) {
-    ovl_turn_refresh(core, ovl_core_op_lane(op));
+    ovl_turn_refresh(core, op->lane);
     return;
   }
   *(op->prev != NULL ? &op->prev->next : &lane->head) = op->next;
   *(op->next != NULL ? &op->next->prev : &lane->tail) = op->prev;
   op->prev = op->next = NULL;
-  ovl_lane_update(core, ovl_core_op_lane(op));
+  ovl_lane_update(core, op->lane);
 }
 
 void ovl_lane_update(ovl_core_t *core, uint32_t index) {
@@ -55,6 +54,8 @@ void ovl_lane_update(ovl_core_t *core, uint32_t index) {
   uint32_t ready = lane->fixed ? lane->head != NULL : lane->ready;
   if (ready < startable)
     startable = ready;
+  if (startable == lane->startable)
+    return;
   core->startable[kind] += startable - lane->startable;
   lane->startable = startable;
   uint64_t bit = UINT64_C(1) << (index % 64), *word = ovl_core_lane_word(core, kind, index / 64);

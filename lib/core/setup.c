@@ -9,11 +9,12 @@ static void ops_init(ovl_core_t *core) {
   const ovl_plan_t *plan = core->plan;
   for (uint32_t slot = 0; slot < plan->rows; slot++)
     for (uint32_t stage = 0; stage < plan->stage_count; stage++) {
-      ovl_op_t *op = &core->ops[(size_t)slot * plan->stage_count + stage].pub;
-      core->ops[(size_t)slot * plan->stage_count + stage].slot = slot;
-      op->slot = slot;
-      op->stage.id = stage + 1;
-      op->lane.id = plan->stages[stage].lane + 1;
+      ovl_core_op_t *op = &core->ops[(size_t)slot * plan->stage_count + stage];
+      op->stage = stage;
+      op->lane = plan->stages[stage].lane;
+      op->slot = op->pub.slot = slot;
+      op->pub.stage.id = op->stage + 1;
+      op->pub.lane.id = op->lane + 1;
     }
 }
 
@@ -22,7 +23,7 @@ void ovl_core_bind(ovl_core_t *core, ovl_pipeline_t *pipeline, void *(*data_of)(
   for (size_t i = 0; i < (size_t)core->plan->rows * core->plan->stage_count; i++) {
     ovl_core_op_t *op = &core->ops[i];
     op->pub.pipeline = pipeline;
-    op->pub.data = data_of(context, ovl_core_op_stage(op));
+    op->pub.data = data_of(context, op->stage);
   }
 }
 
@@ -151,7 +152,7 @@ void ovl_core_reset(ovl_core_t *core) {
     for (uint32_t word = 0; word < core->lane_words; word++)
       *ovl_core_lane_word(core, kind, word) = 0;
   core->startable[0] = core->startable[1] = 0;
-  core->next = 0;
+  core->next = core->foreseen = 0;
   core->moves = 0;
   core->next_slot = core->in_flight = core->running = core->faults = 0;
   core->stopped = core->tell_cancel = false;

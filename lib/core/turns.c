@@ -35,7 +35,7 @@ static ovl_core_op_t *op_of_turn(const ovl_core_t *core, const ovl_op_ref_t *tur
     return NULL;
   ovl_core_op_t *op = ovl_core_op_at(core, turn->microbatch, turn->stage);
   bool to_start = op->state == OVL_OP_WAITING || op->state == OVL_OP_READY;
-  return op->pub.microbatch == turn->microbatch && to_start ? op : NULL;
+  return ovl_core_op_microbatch(core, op) == turn->microbatch && to_start ? op : NULL;
 }
 
 /* The op whose turn it is, or NULL while its microbatch is still to be admitted, and when none is left. */

@@ -133,7 +133,6 @@ void ovl_ahead_begin(ovl_executor_t *x) {
     ovl_count_set(&x->ahead_stages[s].seen, 0);
   }
   x->keeper = NULL;
-  x->foreseen = 0;
   x->ahead_known = 0;
   ovl_count_set(&x->ahead_allowed, 0);
 }
@@ -155,10 +154,7 @@ static void allow(ovl_executor_t *x) {
   uint64_t until = x->core.tally.retired + x->core.plan->rows;
   if (until > x->core.count)
     until = x->core.count;
-  if (x->foreseen < x->core.next)
-    x->foreseen = x->core.next;
-  while (x->foreseen < until)
-    ovl_core_foresee(&x->core, x->foreseen++);
+  ovl_core_foresee(&x->core, until);
   if (atomic_load_explicit(&x->ahead_allowed, memory_order_relaxed) < until)
     atomic_store_explicit(&x->ahead_allowed, until, memory_order_release);
 }
@@ -190,7 +186,7 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
     x->keeper = r;
   r->calling = 0; /* the lane tells */
   allow(x);
-  ovl_ahead_lane_t *own = &x->ahead[ovl_core_op_lane(op)];
+  ovl_ahead_lane_t *own = &x->ahead[op->lane];
   open_lane(x, own, true);
   r->trip = (ovl_trip_t){.on = own,
                          .keeps = x->keeper == r,
@@ -198,8 +194,8 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
                          .meeting = atomic_load_explicit(&own->meeting, memory_order_relaxed),
                          .count = x->core.count,
                          .number = ovl_count_get(&own->begun) - 1,
-                         .stage = &x->ahead_stages[ovl_core_op_stage(op)],
-                         .microbatch = op->pub.microbatch};
+                         .stage = &x->ahead_stages[op->stage],
+                         .microbatch = ovl_core_op_microbatch(&x->core, op)};
   for (uint32_t i = 0; i < x->ahead_count; i++)
     if (x->ahead[i].stage_count > 0 && !x->ahead[i].open && ovl_core_running(&x->core, i) == 0)
       open_lane(x, &x->ahead[i], false);
@@ -210,24 +206,25 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
 void ovl_ahead_note_begin(ovl_executor_t *x, const ovl_core_op_t *op) {
   if (x->ahead_count == 0)
     return;
-  ovl_ahead_lane_t *a = &x->ahead[ovl_core_op_lane(op)];
+  ovl_ahead_lane_t *a = &x->ahead[op->lane];
   if (++a->known_begun <= a->seen_begun)
     return;
   ovl_ahead_note_at(a, a->known_begun - 1)->op = (uint32_t)(op - x->core.ops);
   a->seen_begun = a->known_begun;
-  ovl_count_set(&x->ahead_stages[ovl_core_op_stage(op)].begun, op->pub.microbatch + 1);
+  ovl_count_set(&x->ahead_stages[op->stage].begun, ovl_core_op_microbatch(&x->core, op) + 1);
   ovl_count_set(&a->begun, a->known_begun);
 }
 
 void ovl_ahead_note_end(ovl_executor_t *x, const ovl_core_op_t *op, uint64_t now) {
   if (x->ahead_count == 0)
     return;
-  ovl_ahead_lane_t *a = &x->ahead[ovl_core_op_lane(op)];
+  ovl_ahead_lane_t *a = &x->ahead[op->lane];
   x->ahead_known++;
   if (++a->known_ended <= a->seen_ended)
     return;
   a->seen_ended = a->known_ended;
-  ovl_ahead_stage_ended(&x->ahead_stages[ovl_core_op_stage(op)], op->pub.microbatch, x->core.plan->rows, now);
+  ovl_ahead_stage_ended(&x->ahead_stages[op->stage], ovl_core_op_microbatch(&x->core, op), x->core.plan->rows,
+                        now);
   ovl_count_set(&a->ended, a->known_ended);
 }
 

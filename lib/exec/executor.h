@@ -207,7 +207,6 @@ typedef struct ovl_executor {
   bool collecting; /* handles are being closed */
 
   const ovl_runner_t *keeper; /* who tells the core what those who go ahead have noted; NULL: none of them */
-  uint64_t foreseen;          /* up to which microbatch ops are set up */
   uint64_t ahead_known;       /* of ovl_ahead_ended, what the core knows */
 
   /* Written under the lock, read without it: up to which microbatch ops may begin; on how many lanes somebody goes ahead. */

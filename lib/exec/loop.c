@@ -49,7 +49,7 @@ static bool call_hook(ovl_executor_t *x) {
     return false;
   op->busy |= OVL_BUSY_HOOK;
   ovl_exec_unlock(x);
-  x->stage_hooks[ovl_core_op_stage(op)].cancel(&op->pub);
+  x->stage_hooks[op->stage].cancel(&op->pub);
   ovl_exec_lock(x);
   op->busy &= (uint8_t)~OVL_BUSY_HOOK;
   if (op->busy == 0)

@@ -8,7 +8,7 @@
 #include "exec/executor.h"
 
 static const ovl_stage_hooks_t *hooks_of(const ovl_executor_t *x, const ovl_core_op_t *op) {
-  return &x->stage_hooks[ovl_core_op_stage(op)];
+  return &x->stage_hooks[op->stage];
 }
 
 /* ---- watched ops: in flight, with a cancel hook or a deadline ----------------------------------------- */
@@ -104,7 +104,7 @@ ovl_core_op_t *ovl_exec_start_next(ovl_executor_t *x, uint32_t lane, uint32_t th
 }
 
 void ovl_exec_start_op(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, uint64_t now) {
-  ovl_exec_lane_t *lane = &x->lanes[ovl_core_op_lane(op)];
+  ovl_exec_lane_t *lane = &x->lanes[op->lane];
   ovl_core_take_op(&x->core, op, now);
   const ovl_stage_hooks_t *stage = hooks_of(x, op);
   op->busy = OVL_BUSY_CALL | OVL_BUSY_PENDING;
@@ -121,8 +121,9 @@ void ovl_exec_start_op(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, ui
   ovl_ahead_note_begin(x, op);
 }
 
+/* Without the lock: who has it may be writing to the rest of the op. */
 int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op) {
-  ovl_op_cb run = hooks_of(x, op)->run;
+  ovl_op_cb run = x->stage_hooks[op->pub.stage.id - 1].run;
   return run != NULL ? run(&op->pub) : 0;
 }
 
@@ -137,8 +138,8 @@ static void note_result(ovl_core_op_t *op, int result) {
 void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
   if (is_watched(hooks_of(x, op)))
     unwatch(x, op);
-  if (x->lanes[ovl_core_op_lane(op)].polled)
-    x->lanes[ovl_core_op_lane(op)].progress++;
+  if (x->lanes[op->lane].polled)
+    x->lanes[op->lane].progress++;
   x->core.instant++;
   int status = op->flags & OVL_OP_EXPIRED ? 0 : op->result;
   if (status != 0)
@@ -148,7 +149,7 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
 }
 
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now) {
-  ovl_exec_lane_t *lane = &x->lanes[ovl_core_op_lane(op)];
+  ovl_exec_lane_t *lane = &x->lanes[op->lane];
   if (lane->polled)
     lane->calls--;
   if (lane->launches != (result == OVL_PENDING)) {
@@ -186,7 +187,7 @@ int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
     note_result(op, status);
     op->busy &= (uint8_t)~OVL_BUSY_PENDING;
     if (!(op->busy & OVL_BUSY_CALL))
-      x->lanes[ovl_core_op_lane(op)].outstanding--;
+      x->lanes[op->lane].outstanding--;
     if (op->busy == 0) {
       ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
       ovl_exec_follow_up(x, false);

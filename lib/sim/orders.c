@@ -44,8 +44,8 @@ static bool plan_next(ovl_orders_t *orders, uint32_t *lane, ovl_op_ref_t *ref) {
   const ovl_core_op_t *op = ovl_sim_next(&orders->sim, &end);
   if (op == NULL)
     return false;
-  *lane = ovl_core_op_lane(op);
-  *ref = (ovl_op_ref_t){.microbatch = op->pub.microbatch, .stage = ovl_core_op_stage(op)};
+  *lane = op->lane;
+  *ref = (ovl_op_ref_t){.microbatch = op->pub.microbatch, .stage = op->stage};
   return true;
 }
 

@@ -40,9 +40,9 @@ static uint64_t hint(void *context, const ovl_op_t *op) {
 /* ---- the orders that must be kept: those of a simulation in which fixed lanes are not -------------------------------- */
 
 static void note_start(pair_frame_t *frame, const ovl_core_op_t *op) {
-  spec_order_t *order = &frame->expected[ovl_core_op_lane(op)];
+  spec_order_t *order = &frame->expected[op->lane];
   order->ops[order->count++] =
-      (spec_op_t){.microbatch = (uint8_t)op->pub.microbatch, .stage = (uint8_t)ovl_core_op_stage(op)};
+      (spec_op_t){.microbatch = (uint8_t)op->pub.microbatch, .stage = (uint8_t)op->stage};
 }
 
 static int expect_orders(pair_frame_t *frame, const ovl_plan_t *plan) {
@@ -205,7 +205,7 @@ bool pair_take(pair_t *pair, uint32_t lane, spec_op_t *op) {
   if (!spec_next(&pair->spec, &pair->frame->run, lane, &next))
     return false;
   const ovl_core_op_t *taken = ovl_core_take(&pair->core, lane, tick(pair));
-  if (taken->pub.microbatch != next.microbatch || ovl_core_op_stage(taken) != next.stage)
+  if (taken->pub.microbatch != next.microbatch || taken->stage != next.stage)
     note(pair, "another op starts than should");
   bool failed = pair->spec.microbatches[next.microbatch].fate != SPEC_FINE;
   if ((taken->pub.status != 0) != failed)

@@ -105,12 +105,12 @@ static void start_by_hand(hand_t *hand, uint32_t lane, virtual_run_t *again) {
   hand->running[lane] = op;
   hand->since[lane] = hand->now;
   again->starts[again->start_count++] =
-      (virtual_op_t){.microbatch = (uint32_t)op->pub.microbatch, .stage = ovl_core_op_stage(op)};
+      (virtual_op_t){.microbatch = (uint32_t)op->pub.microbatch, .stage = op->stage};
 }
 
 static void end_by_hand(hand_t *hand, uint32_t lane, virtual_run_t *again) {
   ovl_core_op_t *op = hand->running[lane];
-  again->duration[op->pub.microbatch][ovl_core_op_stage(op)] = hand->now - hand->since[lane];
+  again->duration[op->pub.microbatch][op->stage] = hand->now - hand->since[lane];
   hand->running[lane] = NULL;
   ovl_core_end(&hand->core, op, 0, 0, hand->now);
 }

@@ -137,7 +137,7 @@ ovl_core_op_t *rig_take_expected(rig_t *rig, uint32_t lane, uint64_t microbatch,
   _assert_int_equal(rig_startable(rig, lane) > 0, 1, file, line);
   ovl_core_op_t *op = rig_take(rig, lane);
   _assert_int_equal(op->pub.microbatch, microbatch, file, line);
-  _assert_int_equal(ovl_core_op_stage(op), stage, file, line);
+  _assert_int_equal(op->stage, stage, file, line);
   return op;
 }
 
@@ -215,7 +215,7 @@ uint64_t rig_simulate(rig_t *rig, ovl_mode_t mode, uint64_t count, rig_duration_
 }
 
 static uint64_t duration_of_stage(const ovl_core_op_t *op, void *durations) {
-  return ((const uint64_t *)durations)[ovl_core_op_stage(op)];
+  return ((const uint64_t *)durations)[op->stage];
 }
 
 uint64_t rig_simulate_stages(rig_t *rig, ovl_mode_t mode, uint64_t count, const uint64_t *durations) {

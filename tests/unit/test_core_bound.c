@@ -65,7 +65,7 @@ static void a_window_of_one_is_serial(void **state) {
 enum { N = 12 };
 
 static uint64_t from_table(const ovl_core_op_t *op, void *table) {
-  return ((const uint64_t *)table)[2 * op->pub.microbatch + ovl_core_op_stage(op)];
+  return ((const uint64_t *)table)[2 * op->pub.microbatch + op->stage];
 }
 
 static void fill_table(uint64_t *table, unsigned seed) {

@@ -120,7 +120,7 @@ static void a_failure_anywhere_ends_the_run(void **state) {
       rig_begin(rig, OVL_OVERLAP, 5);
       for (uint32_t lane; (lane = ovl_core_pick_lane(&rig->core, OVL_LANE_POOL, 1)) != OVL_NO_LANE;) {
         ovl_core_op_t *op = rig_take(rig, lane);
-        rig_end(rig, op, op->pub.microbatch == k && ovl_core_op_stage(op) == s ? FAILED : 0);
+        rig_end(rig, op, op->pub.microbatch == k && op->stage == s ? FAILED : 0);
       }
       assert_true(ovl_core_over(&rig->core));
       assert_first(rig, FAILED, s, k);

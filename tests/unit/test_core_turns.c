@@ -233,9 +233,9 @@ typedef struct starts {
 
 static uint64_t note_start_and_draw_duration(const ovl_core_op_t *op, void *context) {
   starts_t *starts = context;
-  uint32_t lane = ovl_core_op_lane(op);
+  uint32_t lane = op->lane;
   starts->refs[lane][starts->counts[lane]++] =
-      (ovl_op_ref_t){.microbatch = op->pub.microbatch, .stage = ovl_core_op_stage(op)};
+      (ovl_op_ref_t){.microbatch = op->pub.microbatch, .stage = op->stage};
   return random_below(&starts->random, 20);
 }
 
