@@ -132,7 +132,7 @@ void ovl_ahead_begin(ovl_executor_t *x) {
     ovl_count_set(&x->ahead_stages[s].ended, 0);
     ovl_count_set(&x->ahead_stages[s].seen, 0);
   }
-  x->keeper = NULL;
+  atomic_store_explicit(&x->keeper, NULL, memory_order_relaxed);
   x->ahead_known = 0;
   ovl_count_set(&x->ahead_allowed, 0);
 }
@@ -182,14 +182,13 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
   r->trip.on = NULL;
   if (!may_go(x, r))
     return;
-  if (x->keeper == NULL)
-    x->keeper = r;
+  if (atomic_load_explicit(&x->keeper, memory_order_relaxed) == NULL)
+    atomic_store_explicit(&x->keeper, &r->trip, memory_order_relaxed);
   r->calling = 0; /* the lane tells */
   allow(x);
   ovl_ahead_lane_t *own = &x->ahead[op->lane];
   open_lane(x, own, true);
   r->trip = (ovl_trip_t){.on = own,
-                         .keeps = x->keeper == r,
                          .thread = r->thread,
                          .meeting = atomic_load_explicit(&own->meeting, memory_order_relaxed),
                          .count = x->core.count,
@@ -289,8 +288,7 @@ bool ovl_ahead_catch_up(ovl_executor_t *x) {
 }
 
 void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r) {
-  x->keeper = r;
-  r->trip.keeps = true;
+  atomic_store_explicit(&x->keeper, &r->trip, memory_order_relaxed);
   ovl_exec_catch_up(x, true);
   r->trip.told = 0;
 }
@@ -345,8 +343,8 @@ void ovl_ahead_stop(ovl_executor_t *x, ovl_runner_t *r) {
   if (has_it)
     close_lane(x, t->on, false);
   t->on = NULL;
-  if (x->keeper == r)
-    x->keeper = NULL;
+  if (atomic_load_explicit(&x->keeper, memory_order_relaxed) == t)
+    atomic_store_explicit(&x->keeper, NULL, memory_order_relaxed);
 }
 
 void ovl_ahead_leave_vacant(ovl_executor_t *x) {

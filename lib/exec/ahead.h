@@ -11,7 +11,8 @@
  *
  * Meanwhile the core may be late by some microbatches, for which there are more rows of ops than the window needs;
  * ovl_executor_t.ahead_allowed says up to which one ops are set up. One of the runners is the *keeper*: now and then it
- * catches up, so that the others need not, and what the core touches stays with one processor.
+ * catches up, so that the others need not, and what the core touches stays with one processor. Who has to wait anyway takes
+ * that over, so that it is not left to the one for which all wait.
  *
  * All can be *called back* at any time: each step of a runner goes through the lane's `meeting`, so it has either been
  * taken, and then the runner is about to note it, or it never will be. That is done before anything fails, so nothing
@@ -77,7 +78,6 @@ typedef struct ovl_ahead_lane {
 /* A runner that goes ahead, for itself alone. */
 typedef struct ovl_trip {
   ovl_ahead_lane_t *on;     /* the lane that it has taken, or had taken before; NULL: it does not go ahead */
-  bool keeps;               /* it is the keeper */
   bool stuck;               /* some op could begin if the core knew more */
   uint32_t thread;          /* its */
   uint32_t told;            /* how many ops it has begun since it last caught up */

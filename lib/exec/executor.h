@@ -206,12 +206,14 @@ typedef struct ovl_executor {
   uint32_t open_handles;
   bool collecting; /* handles are being closed */
 
-  const ovl_runner_t *keeper; /* who tells the core what those who go ahead have noted; NULL: none of them */
-  uint64_t ahead_known;       /* of ovl_ahead_ended, what the core knows */
+  uint64_t ahead_known; /* of ovl_ahead_ended, what the core knows */
 
   /* Written under the lock, read without it: up to which microbatch ops may begin; on how many lanes somebody goes ahead. */
   _Alignas(OVL_LINE) atomic_uint_least64_t ahead_allowed;
   atomic_uint ahead_open;
+
+  /* Too, but seldom: of those who go ahead the one that tells the core what has been noted; NULL: none does. */
+  _Alignas(OVL_LINE) _Atomic(const ovl_trip_t *) keeper;
 
   /* Not 0 when a spinning runner should look: read without the lock. */
   _Alignas(OVL_LINE) atomic_uint hint;
@@ -311,7 +313,8 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op);
 bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_core_op_t **next);
 ovl_core_op_t *ovl_ahead_find(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now);
 bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t); /* there is nothing better to do */
-bool ovl_ahead_has_to_keep(const ovl_trip_t *t, uint64_t waited);      /* the core has to be told first */
+bool ovl_ahead_has_to_keep(const ovl_executor_t *x, const ovl_trip_t *t,
+                           uint64_t waited); /* the core has to be told first */
 
 bool ovl_ahead_catch_up(ovl_executor_t *x);        /* true: something had happened */
 uint64_t ovl_ahead_ended(const ovl_executor_t *x); /* without the lock: not ahead_known if something has */

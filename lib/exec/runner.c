@@ -352,7 +352,7 @@ static ovl_core_op_t *wait_ahead(ovl_executor_t *x, ovl_runner_t *r, uint64_t *n
   ovl_core_op_t *op = NULL;
   uint64_t since = *now;
   while (op == NULL && ovl_ahead_may_wait(x, t) && *now < r->stop_at && *now - since < x->spin_ns) {
-    if (ovl_ahead_has_to_keep(t, *now - since) && ovl_try_lock(&x->lock)) {
+    if (ovl_ahead_has_to_keep(x, t, *now - since) && ovl_try_lock(&x->lock)) {
       ovl_ahead_keep(x, r);
       ovl_unlock(&x->lock);
     }

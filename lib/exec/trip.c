@@ -5,7 +5,7 @@
 
 #include "exec/executor.h"
 
-#define TAKE_OVER_NS UINT64_C(5000) /* who has to wait for the keeper so long becomes it */
+#define TAKE_OVER_NS UINT64_C(2500) /* who has to wait so long becomes the keeper */
 
 /* Whether the op that it is the stage's turn to begin may begin. Once it may, that stays so. */
 static bool may_begin(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead_stage_t *s, uint64_t microbatch) {
@@ -49,8 +49,14 @@ static ovl_ahead_stage_t *choose(const ovl_executor_t *x, ovl_trip_t *t, const o
   return chosen;
 }
 
+static bool is_keeper(const ovl_executor_t *x, const ovl_trip_t *t) {
+  return atomic_load_explicit(&x->keeper, memory_order_relaxed) == t;
+}
+
 /* It is the keeper, and it is time to tell the core. */
-static bool is_late(const ovl_trip_t *t) { return t->keeps && t->told >= OVL_AHEAD_OFTEN; }
+static bool is_late(const ovl_executor_t *x, const ovl_trip_t *t) {
+  return t->told >= OVL_AHEAD_OFTEN && is_keeper(x, t);
+}
 
 /* False: the lane has been closed, or somebody else has taken it. */
 static bool change(ovl_trip_t *t, uint64_t to) {
@@ -101,7 +107,7 @@ bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_co
   if (!take_step(t))
     return false;
   end_op(x, t, now);
-  ovl_ahead_stage_t *s = is_late(t) ? NULL : choose(x, t, t->on);
+  ovl_ahead_stage_t *s = is_late(x, t) ? NULL : choose(x, t, t->on);
   t->number++;
   *next = s != NULL ? begin_op(x, t, s, now) : NULL;
   step_is_noted(t);
@@ -151,6 +157,10 @@ bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t) {
           atomic_load_explicit(&x->crew.working, memory_order_relaxed) >= x->ahead_used);
 }
 
-bool ovl_ahead_has_to_keep(const ovl_trip_t *t, uint64_t waited) {
-  return is_late(t) || (!t->keeps && t->stuck && waited >= TAKE_OVER_NS);
+/* Who waits has the time to keep, and nobody waits for it meanwhile. */
+bool ovl_ahead_has_to_keep(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t waited) {
+  bool keeper = is_keeper(x, t);
+  if (keeper || waited < TAKE_OVER_NS)
+    return keeper && t->told >= OVL_AHEAD_OFTEN;
+  return t->stuck || t->told >= OVL_AHEAD_OFTEN / 2;
 }

@@ -455,6 +455,35 @@ static void who_has_to_wait_takes_another_lane(void **state) {
   end_play(&y);
 }
 
+/* Who had kept before goes on with its ops. */
+static void who_has_to_wait_becomes_the_keeper(void **state) {
+  (void)state;
+  play_t y = begin_play(9, 2);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
+  for (uint64_t i = 1; i < 7; i++)
+    assert_op(pass(&y, y.one), i, 1);
+  ovl_ahead_catch_up(y.x);
+  ovl_ahead_go(y.x, y.two, begin_locked(&y, 1));
+  for (uint64_t i = 1; i < 6; i++)
+    assert_op(pass(&y, y.two), i, 2);
+  assert_null(pass(&y, y.two)); /* microbatch 6 is under way */
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.two->trip, UINT64_MAX));
+  y.two->trip.told = y.one->trip.told = OVL_AHEAD_OFTEN; /* so many since the core was told */
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.two->trip, 0));
+  assert_true(ovl_ahead_has_to_keep(y.x, &y.one->trip, 0));
+  assert_true(ovl_ahead_has_to_keep(y.x, &y.two->trip, UINT64_MAX));
+  ovl_ahead_keep(y.x, y.two);
+  assert_int_equal(known_ops(&y, 1), 6);
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.one->trip, 0));
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.two->trip, UINT64_MAX)); /* it has */
+  assert_op(pass(&y, y.one), 7, 1);
+  ovl_ahead_call_back(y.x);
+  ovl_ahead_stop(y.x, y.one);
+  y.two->trip.told = OVL_AHEAD_OFTEN;
+  assert_true(ovl_ahead_has_to_keep(y.x, &y.two->trip, 0)); /* still */
+  end_play(&y);
+}
+
 /* Whatever its stage, and its microbatch. In comments: (microbatch, stage) of the ops that may begin, in the order in
  * which they became ready. */
 static void who_has_been_ready_longest_comes_first(void **state) {
@@ -646,6 +675,7 @@ int main(void) {
       cmocka_unit_test(the_core_hears_in_order),
       cmocka_unit_test(who_was_called_back_takes_no_step),
       cmocka_unit_test(who_has_to_wait_takes_another_lane),
+      cmocka_unit_test(who_has_to_wait_becomes_the_keeper),
       cmocka_unit_test(who_has_been_ready_longest_comes_first),
       cmocka_unit_test(the_core_is_told_which_op_it_was),
       cmocka_unit_test(an_op_whose_runner_was_called_back_may_take_long),
