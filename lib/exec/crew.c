@@ -10,6 +10,9 @@
  *
  * At the end of a run who is not needed any more leaves at once, and who ends the last op sends all of them away.
  *
+ * Where the run before took long enough, and had use for two, and there is a processor for each, one more is called at
+ * the start: there will be an op for it when the first one has ended, and it takes longer to come than brief ops do.
+ *
  * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
  * doubles in no time, and if it has none, others need not wait behind a long row of runners.
  *
@@ -32,6 +35,7 @@
 
 #define GRACE_NS UINT64_C(200000)
 #define MOST_TURN_NS UINT64_C(80000000)
+#define WITH_TWO_NS UINT64_C(150000) /* runs that take less are over before the second runner has come */
 
 /* What was learned last of the pool, which all pipelines share. */
 static atomic_uint_least64_t usual_turn_ns = OVL_TURN_NS;
@@ -142,6 +146,7 @@ static bool left_too_early(const ovl_crew_t *crew, uint64_t now) {
 static void enlist_missing(ovl_executor_t *x, ovl_runner_t ***tail) {
   ovl_crew_t *crew = &x->crew;
   uint32_t work = ovl_crew_work(x);
+  work += work > 0 && crew->pairs && x->core.moves == 0;
   ovl_runner_t *r;
   while (work > ovl_crew_looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew) &&
          (r = find_free(crew)) != NULL) {
@@ -276,7 +281,9 @@ void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory) {
   memset(crew, 0, sizeof *crew);
 }
 
-void ovl_crew_reset(ovl_crew_t *crew) {
+void ovl_crew_reset(ovl_crew_t *crew, uint64_t last_run) {
+  crew->pairs =
+      crew->peak > 1 && crew->size <= crew->crowd.processors && !crew->crowd.alone && last_run >= WITH_TWO_NS;
   crew->dismissed = crew->short_handed = false;
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->turns_grew = false;

@@ -124,7 +124,7 @@ static void reset(ovl_executor_t *x) {
   for (uint32_t l = 0; l < x->core.plan->lane_count; l++)
     x->lanes[l] =
         (ovl_exec_lane_t){.launches = x->lanes[l].launches, .polled = x->lane_hooks[l].poll != NULL};
-  ovl_crew_reset(&x->crew);
+  ovl_crew_reset(&x->crew, x->elapsed);
   ovl_ahead_begin(x);
   x->wake_sent = x->draining = x->collecting = false;
   x->faults_seen = 0;

@@ -98,6 +98,7 @@ typedef struct ovl_crew {
   ovl_runner_t *parked;   /* the last to go to sleep first */
   bool dismissed;         /* the run is over: all leave */
   bool short_handed;      /* ready work found no runner: the loop is to call some */
+  bool pairs;             /* one more is called at the start */
   uint64_t waiting_since; /* ready pool work that no runner is free for, since then; 0: none */
   uint64_t wait_ns;
   ovl_crowd_t crowd;
@@ -286,7 +287,7 @@ void ovl_exec_catch_up(ovl_executor_t *x, bool self);
 /* ---- crew.c, runner.c: runners -------------------------------------------------------------------------------------- */
 int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory);
 void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory);
-void ovl_crew_reset(ovl_crew_t *crew);
+void ovl_crew_reset(ovl_crew_t *crew, uint64_t last_run); /* which took so long; 0: there was none */
 void ovl_crew_summon(ovl_executor_t *x, bool self);
 void ovl_crew_queue(ovl_executor_t *x);   /* loop thread: queues the runners that are missing, and reliefs */
 void ovl_crew_dismiss(ovl_executor_t *x); /* all are to leave */

@@ -2,12 +2,13 @@
 /* Shows when the crew takes a pool to have threads to spare: when a relief gets one although nobody gave one up. Turns
  * grow then, and stay short on a pool that the crew fills by itself, however long its ops are. And when an idle runner
  * keeps its thread longer: after one that gave it up was called back and had another at once. At the end of a run
- * nobody stays for whom there will be nothing to do. */
+ * nobody stays for whom there will be nothing to do; at its start two are called, if it is known that both will have. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <uv.h>
 
 #include "api/pipeline.h"
+#include "exec/crew.h"
 #include "support/describe.h"
 #include "support/nap.h"
 #include "support/watchdog.h"
@@ -91,6 +92,56 @@ static void what_was_learned_of_the_pool_is_for_all(void **state) {
   }
   assert_in_range(first_turn, 20 * MS, 80 * MS);
   assert_int_equal(longest_turn, 10 * MS);
+}
+
+/* ---- the start ---- */
+
+static uint32_t live_at_start; /* runners that were called, when the first op began */
+
+static int note_live(ovl_op_t *op) {
+  ovl_executor_t *x = &op->pipeline->exec;
+  if (op->microbatch == 0 && op->stage.id == 1) {
+    ovl_exec_lock(x);
+    live_at_start = ovl_crew_live(&x->crew);
+    ovl_exec_unlock(x);
+  }
+  nap_for(MS, 0);
+  return 0;
+}
+
+static uint32_t start_with(ovl_pipeline_t *p) {
+  live_at_start = 0;
+  assert_int_equal(ovl_pipeline_run(p, 3), 0);
+  return live_at_start;
+}
+
+static ovl_pipeline_t *make_two_lanes(ovl_mode_t mode) {
+  ovl_pipeline_options_t options = pipeline_options(2);
+  options.mode = mode;
+  ovl_pipeline_t *p = make_pipeline(&options);
+  for (int i = 0; i < 2; i++)
+    add_stage(p, add_lane(p, OVL_LANE_POOL, 1), note_live, NULL);
+  return p;
+}
+
+/* On a machine with a processor for each lane. In a run the second may come too late to be of use. */
+static void two_are_called_where_two_had_work_before(void **state) {
+  (void)state;
+  uint32_t both = uv_available_parallelism() >= 2 ? 2 : 1, had_two = 0;
+  watchdog_expect("runs with two lanes");
+  ovl_pipeline_t *p = make_two_lanes(OVL_OVERLAP);
+  assert_int_equal(start_with(p), 1); /* it is not known yet */
+  for (int tries = 0; tries < 100 && had_two < 3; tries++) {
+    bool two = p->exec.crew.peak > 1;
+    assert_int_equal(start_with(p), two ? both : 1);
+    had_two += two;
+  }
+  assert_int_equal(had_two, 3);
+  ovl_pipeline_close(p, NULL);
+  p = make_two_lanes(OVL_SERIAL);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(start_with(p), 1);
+  ovl_pipeline_close(p, NULL);
 }
 
 /* ---- idle runners ---- */
@@ -320,6 +371,7 @@ static void who_is_not_needed_any_more_leaves_at_once(void **state) {
 int main(void) {
   setenv("UV_THREADPOOL_SIZE", "4", 1); /* THREADS; before libuv makes them */
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(two_are_called_where_two_had_work_before),
       cmocka_unit_test(turns_stay_short_on_a_full_pool),
       cmocka_unit_test(turns_grow_where_there_are_threads_to_spare),
       cmocka_unit_test(what_was_learned_of_the_pool_is_for_all),
