@@ -99,6 +99,7 @@ typedef struct ovl_crew {
   bool dismissed;         /* the run is over: all leave */
   bool short_handed;      /* ready work found no runner: the loop is to call some */
   bool pairs;             /* one more is called at the start */
+  uint64_t first_spin_ns; /* how long it looks for its first op; 0: as long as ever */
   uint64_t waiting_since; /* ready pool work that no runner is free for, since then; 0: none */
   uint64_t wait_ns;
   ovl_crowd_t crowd;

@@ -132,19 +132,23 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 
 /* ---- a runner with nothing to do --------------------------------------------------------------------------- */
 
-/* Watches the hint, and who goes ahead, for at most `ns`. */
+/* Watches the hint, and who goes ahead, for at most `ns`; after spin_ns it lets others run, who may have more to do. */
 static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) {
   uint64_t known = x->ahead_known;
   ovl_crew_set_state(&x->crew, r, OVL_RUNNER_SPINNING);
   atomic_store_explicit(&x->hint, x->crew.dismissed ? 1 : ovl_crew_work(x), memory_order_relaxed);
   ovl_unlock(&x->lock);
+  uint64_t spun = 0;
   do {
+    if (spun > x->spin_ns)
+      sched_yield();
     for (int i = 0; i < 16; i++) {
       if (atomic_load_explicit(&x->hint, memory_order_relaxed) != 0 || ovl_ahead_ended(x) != known)
         goto look;
       ovl_pause();
     }
-  } while (ovl_clock_now(&x->clock) - now < ns && !ovl_process_exits());
+    spun = ovl_clock_now(&x->clock) - now;
+  } while (spun < ns && !ovl_process_exits());
 look:
   ovl_lock(&x->lock);
   ovl_crew_set_state(&x->crew, r, OVL_RUNNER_WORKING); /* before it follows up: it takes one op itself */
@@ -212,6 +216,10 @@ static bool is_done(const ovl_executor_t *x) {
   return x->poll_lane_count == 0 && ovl_core_places_left(&x->core) < x->crew.by_state[OVL_RUNNER_WORKING];
 }
 
+static uint64_t spin_time(const ovl_executor_t *x) {
+  return x->core.tally.ops == 0 && x->crew.first_spin_ns > x->spin_ns ? x->crew.first_spin_ns : x->spin_ns;
+}
+
 /* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
 static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   uint32_t lane = ovl_poll_claim(x, OVL_LANE_POOL, now, false);
@@ -222,7 +230,7 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (r->leave_at != 0 || is_done(x))
     return false;
   if (x->spin_ns > 1)
-    spin(x, r, now, x->spin_ns);
+    spin(x, r, now, spin_time(x));
   if (ovl_crew_work(x) == 0) {
     ovl_ahead_call_back(x); /* from now on somebody has to be called */
     ovl_exec_follow_up(x, true);
