@@ -336,7 +336,8 @@ static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
   if (now - r->spotted < r->look_ns)
     return;
   r->spotted = now;
-  r->looked_at = r->look_ns < LOOK_NS || ++r->looks % WAITS_EVERY == 0; /* the next op */
+  bool learns = r->look_ns < LOOK_NS && now - started < OVL_CROWD_BRIEF_NS; /* longer ones have said enough */
+  r->looked_at = learns || ++r->looks % WAITS_EVERY == 0;                   /* the next op */
   if (now - started < LONG_NS)
     ovl_spread_busy(&r->spot);
   else
