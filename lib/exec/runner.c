@@ -294,10 +294,9 @@ static uint32_t preferred_lane(const ovl_executor_t *x, const ovl_runner_t *r) {
   return r->lane;
 }
 
-/* If it can, until it is to look around, or its turn is over. */
+/* If it can, until its turn is over; where it has asked already, it asks no more in another. */
 static void go_ahead(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
-  uint64_t look_at = r->spotted + r->look_ns, turn_ends = r->since + x->crew.turn_ns;
-  r->stop_at = !r->asked && turn_ends < look_at ? turn_ends : look_at;
+  r->stop_at = (r->asked ? r->spotted : r->since) + x->crew.turn_ns;
   ovl_ahead_go(x, r, op);
 }
 
@@ -355,12 +354,18 @@ typedef struct ovl_call {
   uint64_t waits_before, waits_after; /* where it was looked at, see ovl_crowd_note */
 } ovl_call_t;
 
+/* Who goes ahead looks around on its way. */
+static bool may_go_on(ovl_runner_t *r, uint64_t started, uint64_t now) {
+  look_around(r, started, now);
+  return !r->looked_at && now < r->stop_at;
+}
+
 /* Its lane has no op that may begin: waits for one, until `*now`. NULL: it should see what else there is to do. */
 static ovl_core_op_t *wait_ahead(ovl_executor_t *x, ovl_runner_t *r, uint64_t *now) {
   ovl_trip_t *t = &r->trip;
   ovl_core_op_t *op = NULL;
   uint64_t since = *now;
-  while (op == NULL && ovl_ahead_may_wait(x, t) && *now < r->stop_at && *now - since < x->spin_ns) {
+  while (op == NULL && ovl_ahead_may_wait(x, t) && may_go_on(r, since, *now) && *now - since < x->spin_ns) {
     if (ovl_ahead_has_to_keep(x, t, *now - since) && ovl_try_lock(&x->lock)) {
       ovl_ahead_keep(x, r);
       ovl_unlock(&x->lock);
@@ -377,10 +382,11 @@ static ovl_call_t call_ops(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op
   ovl_call_t call = {.op = op, .started = started, .looked_at = r->looked_at};
   if (call.looked_at)
     call.waits_before = ovl_crowd_waits();
+  r->looked_at = false;
   do {
     call.result = ovl_exec_call_op(x, call.op);
     call.ended = ovl_clock_now(&x->clock); /* and the start of the next */
-    if (call.result != 0 || r->trip.on == NULL || call.ended >= r->stop_at ||
+    if (call.result != 0 || r->trip.on == NULL || !may_go_on(r, call.started, call.ended) ||
         !ovl_ahead_pass(x, &r->trip, call.ended, &call.op))
       break;
     call.started = call.ended;
@@ -416,7 +422,6 @@ static ovl_core_op_t *work(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op
   uint64_t started = op->started;
   ovl_unlock(&x->lock);
   ovl_call_t call = call_ops(x, r, op, started);
-  r->looked_at = false;
   look_around(r, call.started, call.ended);
   ovl_lock(&x->lock);
   ovl_ahead_catch_up(x);
