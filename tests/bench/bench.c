@@ -26,6 +26,8 @@ const bench_scenario_t bench_scenarios[] = {
      bench_run_ping_pong},
     {"four_lanes", "four stages on four lanes, window 8; efficiency against what the processors allow",
      bench_run_four_lanes},
+    {"short_runs", "two_lanes with runs of a few microbatches, after a pause in which threads go to sleep",
+     bench_run_short_runs},
     {"oversubscribed", "two_lanes while as many threads spin as there are processors",
      bench_run_oversubscribed},
     {"metg", "smallest g with efficiency 0.5 in two_lanes; smallest and largest are the bracket",

@@ -45,6 +45,7 @@ void bench_run_unbalanced(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_random(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_ping_pong(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_four_lanes(bench_t *bench, const bench_scenario_t *scenario);
+void bench_run_short_runs(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_oversubscribed(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_metg(bench_t *bench, const bench_scenario_t *scenario);
 void bench_run_hand_over(bench_t *bench, const bench_scenario_t *scenario);

@@ -11,6 +11,8 @@ typedef struct bench_case {
   bench_durations_t durations; /* all 0: the unit is ns per operation, else it is efficiency */
   uint32_t window;
   bool quick; /* is part of a quick run */
+  uint64_t
+      microbatches; /* of a run, many of which make a repetition; 0: of one that takes as long as others */
 } bench_case_t;
 
 typedef struct bench_grid {

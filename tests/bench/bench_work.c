@@ -19,8 +19,10 @@ static uint64_t duration_of(const bench_durations_t *durations, uint32_t stage, 
 }
 
 bool bench_work_init(bench_work_t *work, const bench_durations_t *durations) {
+  static uint64_t numbers;
   random_source_t random = {.state = SEED};
   size_t microbatches = durations->random ? RANDOM_MICROBATCHES : 1, count = microbatches * work->stages;
+  work->number = ++numbers;
   work->mask = microbatches - 1;
   work->check = NULL;
   work->ns = malloc(count * sizeof *work->ns);

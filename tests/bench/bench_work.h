@@ -16,6 +16,7 @@ enum { BENCH_MOST_LANES = 8, BENCH_MOST_STAGES = 8, BENCH_MOST_WINDOW = 16 };
 typedef struct bench_check bench_check_t;
 
 typedef struct bench_work {
+  uint64_t number; /* no two have the same */
   uint64_t microbatches;
   uint32_t lanes, stages, window;
   uint64_t *ns;    /* durations: [(microbatch & mask) * stages + stage] */

@@ -95,6 +95,21 @@ void bench_run_four_lanes(bench_t *bench, const bench_scenario_t *scenario) {
                                  .stretch = 2});
 }
 
+void bench_run_short_runs(bench_t *bench, const bench_scenario_t *scenario) {
+  static const bench_case_t cases[] = {
+      {"2 x 50 us", EVEN(50 * US), 8, false, 2}, {"8 x 20 us", EVEN(20 * US), 8, false, 8},
+      {"8 x 50 us", EVEN(50 * US), 8, true, 8},  {"8 x 200 us", EVEN(200 * US), 8, false, 8},
+      {"8 x 1 ms", EVEN(1 * MS), 8, false, 8},
+  };
+  bench_grid_run(bench, scenario,
+                 &(bench_grid_t){.lanes = 2,
+                                 .stages = 2,
+                                 .ideal = bench_ideal_two_lanes,
+                                 .cases = cases,
+                                 .case_count = COUNT(cases),
+                                 .stretch = 1});
+}
+
 void bench_run_oversubscribed(bench_t *bench, const bench_scenario_t *scenario) {
   static const bench_case_t cases[] = {
       {"1 us", EVEN(1 * US), 8, true},

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 BENCH = sys.argv[1]
-GRIDS = ['two_lanes', 'unbalanced', 'random', 'ping_pong', 'four_lanes', 'oversubscribed', 'metg']
+GRIDS = ['two_lanes', 'unbalanced', 'random', 'ping_pong', 'four_lanes', 'short_runs', 'oversubscribed', 'metg']
 
 
 def run(*arguments):
