@@ -82,10 +82,13 @@ static int init_stages(ovl_executor_t *x) {
 
 static int init_lane(ovl_executor_t *x, uint32_t lane) {
   const ovl_plan_t *plan = x->core.plan;
-  uint32_t stages = plan_stages_on(plan, lane), notes = stages > 0 ? stages * plan->rows : 1;
+  uint32_t stages = plan_stages_on(plan, lane);
+  uint64_t notes = 1;
+  while (notes < (uint64_t)stages * plan->rows)
+    notes *= 2;
   x->ahead_used += stages > 0;
   x->ahead[lane] = (ovl_ahead_lane_t){.notes = ovl_memory_array(&x->memory, notes, sizeof *x->ahead->notes),
-                                      .note_count = notes,
+                                      .note_mask = notes - 1,
                                       .stages = &plan->lane_stages[plan->lane_first[lane]],
                                       .stage_count = stages};
   return x->ahead[lane].notes == NULL ? OVL_ENOMEM : 0;

@@ -57,9 +57,9 @@ typedef struct ovl_ahead_stage {
 /* One without stages is never open. */
 typedef struct ovl_ahead_lane {
   /* Constant. */
-  ovl_ahead_note_t *notes; /* of its ops in the order in which they began: a ring */
-  uint32_t note_count;
-  const uint32_t *stages; /* those on it */
+  ovl_ahead_note_t *notes; /* of its ops in the order in which they began: a ring, of 2^k */
+  uint64_t note_mask;      /* 2^k - 1 */
+  const uint32_t *stages;  /* those on it */
   uint32_t stage_count;
 
   /* Steps so far, whether a runner has taken the lane, and whether another step may be taken. To open it is one, too. */
@@ -108,7 +108,7 @@ static inline void ovl_ahead_stage_ended(ovl_ahead_stage_t *s, uint64_t microbat
 
 /* Of the lane's op of that number, from 0, in the order in which they began. */
 static inline ovl_ahead_note_t *ovl_ahead_note_at(const ovl_ahead_lane_t *a, uint64_t number) {
-  return &a->notes[number % a->note_count];
+  return &a->notes[number & a->note_mask];
 }
 
 #endif
