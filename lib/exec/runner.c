@@ -332,7 +332,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
 /* The kernel may have moved it, or another one, so that two of them share a processor. Ops that take very long leave
  * the kernel time to see that, and most of them do not compute but wait. */
 static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
-  if (now - r->spotted < r->look_ns)
+  if (r->looked_at || now - r->spotted < r->look_ns)
     return;
   r->spotted = now;
   bool learns = r->look_ns < LOOK_NS && now - started < OVL_CROWD_BRIEF_NS; /* longer ones have said enough */
@@ -354,10 +354,8 @@ typedef struct ovl_call {
   uint64_t waits_before, waits_after; /* where it was looked at, see ovl_crowd_note */
 } ovl_call_t;
 
-/* Who goes ahead looks around on its way. */
-static bool may_go_on(ovl_runner_t *r, uint64_t started, uint64_t now) {
-  look_around(r, started, now);
-  return !r->looked_at && now < r->stop_at;
+static bool may_go_on(const ovl_runner_t *r, uint64_t now) {
+  return !r->looked_at && now < r->stop_at && !ovl_process_exits();
 }
 
 /* Its lane has no op that may begin: waits for one, until `*now`. NULL: it should see what else there is to do. */
@@ -365,7 +363,7 @@ static ovl_core_op_t *wait_ahead(ovl_executor_t *x, ovl_runner_t *r, uint64_t *n
   ovl_trip_t *t = &r->trip;
   ovl_core_op_t *op = NULL;
   uint64_t since = *now;
-  while (op == NULL && ovl_ahead_may_wait(x, t) && may_go_on(r, since, *now) && *now - since < x->spin_ns) {
+  while (op == NULL && ovl_ahead_may_wait(x, t) && may_go_on(r, *now) && *now - since < x->spin_ns) {
     if (ovl_ahead_has_to_keep(x, t, *now - since) && ovl_try_lock(&x->lock)) {
       ovl_ahead_keep(x, r);
       ovl_unlock(&x->lock);
@@ -386,7 +384,8 @@ static ovl_call_t call_ops(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op
   do {
     call.result = ovl_exec_call_op(x, call.op);
     call.ended = ovl_clock_now(&x->clock); /* and the start of the next */
-    if (call.result != 0 || r->trip.on == NULL || !may_go_on(r, call.started, call.ended) ||
+    look_around(r, call.started, call.ended);
+    if (call.result != 0 || r->trip.on == NULL || !may_go_on(r, call.ended) ||
         !ovl_ahead_pass(x, &r->trip, call.ended, &call.op))
       break;
     call.started = call.ended;
@@ -422,7 +421,6 @@ static ovl_core_op_t *work(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op
   uint64_t started = op->started;
   ovl_unlock(&x->lock);
   ovl_call_t call = call_ops(x, r, op, started);
-  look_around(r, call.started, call.ended);
   ovl_lock(&x->lock);
   ovl_ahead_catch_up(x);
   ovl_ahead_stop(x, r);

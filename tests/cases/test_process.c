@@ -144,6 +144,27 @@ static void exit_between_turns(void) {
   exit(EXIT_SUCCESS);
 }
 
+static int work_briefly(ovl_op_t *op) {
+  (void)op;
+  atomic_fetch_add(&shared->started, 1);
+  if (atomic_load(&shared->exiting))
+    atomic_fetch_add(&shared->late, 1);
+  uv_sleep(1);
+  atomic_fetch_add(&shared->ended, 1);
+  return 0;
+}
+
+/* On lanes on which runners go ahead without the lock. */
+static void exit_on_plain_lanes(void) {
+  prepare_exit();
+  create(NULL, 0);
+  for (int i = 0; i < 2; i++)
+    add_stage(OVL_LANE_POOL, 1, NULL, work_briefly);
+  start(FOR_EVER);
+  turn_until(&shared->started, 100);
+  exit(EXIT_SUCCESS);
+}
+
 static void exit_here(ovl_pipeline_t *p, uint64_t microbatch, void *item, int status) {
   (void)p;
   (void)item;
@@ -268,21 +289,26 @@ static void exit_after_cancel(void) {
   exit(EXIT_SUCCESS);
 }
 
-static void assert_exits(void (*scenario)(void)) {
+/* width: of its lanes. */
+static void assert_exits_of(void (*scenario)(void), unsigned width) {
   const char *const pool_sizes[] = {"1", "2", "8"};
   for (int i = 0; i < 3; i++) {
     uint64_t before = uv_hrtime();
     assert_int_equal(run_process(scenario, pool_sizes[i]), EXIT_SUCCESS);
     assert_true(uv_hrtime() - before < MINUTE_NS / 2);
     assert_int_equal(shared->ended, shared->started);
-    assert_in_range(shared->late, 0, 2 * WIDTH); /* one for each runner, which may have a relief */
+    assert_in_range(shared->late, 0, 2 * width); /* one for each runner, which may have a relief */
   }
 }
+
+static void assert_exits(void (*scenario)(void)) { assert_exits_of(scenario, WIDTH); }
 
 static void case_33_exit_between_turns(void **state) {
   (void)state;
   assert_exits(exit_between_turns);
   assert_exits(exit_after_cancel);
+  for (int i = 0; i < 4; i++)
+    assert_exits_of(exit_on_plain_lanes, 2);
 }
 
 static void case_33_exit_in_callbacks(void **state) {
