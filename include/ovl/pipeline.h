@@ -127,8 +127,9 @@ typedef struct ovl_pipeline_options {
   uint32_t queue;          /* streaming: submits held beyond the window; 0: as many as the window */
   uint64_t spin_ns;        /* how long an idle pool thread looks for work before it sleeps;
                               0: 50 us, or not at all on a machine with one processor; 1: practically never.
-                              With 0 the second thread of a run spins until the first op has ended, if in
-                              the run before first ops took 2 ms at most, for 1.5 times as long at most */
+                              With 0 a thread that has had no op yet spins until the first op of the run has
+                              ended, if in the run before ops of the first stage took 2 ms on average or
+                              less, and for 1.5 times as long at most */
   int no_stats;            /* not 0: keep only counts and elapsed time */
   const ovl_allocator_t *allocator; /* NULL: malloc and free; copied, but for the context */
   ovl_microbatch_cb on_microbatch;  /* a microbatch ended, or an accepted item was never admitted

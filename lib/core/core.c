@@ -88,7 +88,7 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
     uint32_t distance = in->edges[e].distance;
     if (distance == 0)
       continue;
-    if (distance > op->pub.microbatch) {
+    if (distance > core->slots[slot].microbatch) {
       op->waits--;
       continue;
     }

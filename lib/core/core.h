@@ -34,9 +34,8 @@ typedef enum ovl_op_state {
   OVL_OP_DONE     /* ended or skipped */
 } ovl_op_state_t;
 
-/* Laid out by lines: what callbacks read, what each step writes, what few ops need. */
-/* Its callback may be reading `pub` on another processor, from where that line would have to come back: who starts and
- * ends an op does without. */
+/* Laid out by lines: what callbacks read, what each step writes, what few ops need. The first may be in another processor's
+ * cache, from where it would have to come back: but for a trace, who starts and ends an op does without. */
 typedef struct ovl_core_op {
   _Alignas(OVL_LINE) ovl_op_t pub; /* first: what callbacks get is this struct */
 

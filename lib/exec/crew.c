@@ -10,8 +10,9 @@
  *
  * At the end of a run who is not needed any more leaves at once, and who ends the last op sends all of them away.
  *
- * Where the run before took long enough, and had use for two, and there is a processor for each, one more is called at
- * the start: there will be an op for it when the first one has ended, and it takes longer to come than brief ops do.
+ * Where two had ops at one time in the run before, which took long enough, and there is a processor for each, one more is
+ * called at the start: there will be an op for it when the first one has ended, and it takes longer to come than brief ops
+ * do. It spins for longer than others until then, if first ops were brief.
  *
  * Only so many are queued at a time as have a thread already (at least two): if the pool has threads, the crew
  * doubles in no time, and if it has none, others need not wait behind a long row of runners.
@@ -35,7 +36,6 @@
 
 #define GRACE_NS UINT64_C(200000)
 #define MOST_TURN_NS UINT64_C(80000000)
-#define WITH_TWO_NS UINT64_C(150000) /* runs that take less are over before the second runner has come */
 
 /* What was learned last of the pool, which all pipelines share. */
 static atomic_uint_least64_t usual_turn_ns = OVL_TURN_NS;
@@ -281,9 +281,7 @@ void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory) {
   memset(crew, 0, sizeof *crew);
 }
 
-void ovl_crew_reset(ovl_crew_t *crew, uint64_t last_run) {
-  crew->pairs =
-      crew->peak > 1 && crew->size <= crew->crowd.processors && !crew->crowd.alone && last_run >= WITH_TWO_NS;
+void ovl_crew_reset(ovl_crew_t *crew, bool may_pair) {
   crew->dismissed = crew->short_handed = false;
   crew->leaving = crew->owed = crew->asking = crew->peak = 0;
   crew->turns_grew = false;
@@ -291,5 +289,7 @@ void ovl_crew_reset(ovl_crew_t *crew, uint64_t last_run) {
   crew->waiting_since = crew->wait_ns = 0;
   crew->turn_ns = atomic_load_explicit(&usual_turn_ns, memory_order_relaxed);
   ovl_crowd_begin(&crew->crowd);
+  crew->pairs = may_pair && crew->two_worked && crew->size <= crew->crowd.processors && !crew->crowd.alone;
+  crew->two_worked = false;
   crew->left_idle = 0; /* what it learned of park_ns stays */
 }

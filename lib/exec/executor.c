@@ -13,6 +13,7 @@
 #include "ovl/errors.h"
 
 #define DEFAULT_SPIN_NS UINT64_C(50000)
+#define WITH_TWO_NS UINT64_C(150000) /* runs that take less are over before the second runner has come */
 #define MOST_FIRST_OP_NS UINT64_C(2000000)
 #define MOST_SPIN_NS UINT64_C(10000000) /* a spinning runner cannot be relieved */
 #define MOST_POOL_THREADS 1024u         /* libuv's own limit */
@@ -72,6 +73,7 @@ int ovl_executor_init(ovl_executor_t *x, const ovl_plan_t *plan, const ovl_execu
   x->hooks = options->hooks;
   x->memory = *options->memory;
   x->spin_ns = effective_spin(options->spin_ns);
+  x->spins_by_default = options->spin_ns == 0;
   x->stall_ns = options->stall_ns;
   int r = ovl_core_init(&x->core, plan, &options->core, &x->memory);
   if (r != 0)
@@ -103,6 +105,7 @@ void ovl_executor_install(ovl_executor_t *x, const ovl_executor_t *fresh) {
   x->ahead_count = fresh->ahead_count;
   x->ahead_used = fresh->ahead_used;
   x->spin_ns = fresh->spin_ns;
+  x->spins_by_default = fresh->spins_by_default;
   x->stall_ns = fresh->stall_ns;
   x->shortest_timeout = fresh->shortest_timeout;
   for (uint32_t i = 0; i < x->crew.count; i++)
@@ -124,18 +127,18 @@ void ovl_executor_finish(ovl_executor_t *x) {
  * where that is known to be brief. */
 static uint64_t first_spin(const ovl_executor_t *x) {
   const ovl_stage_tally_t *first = x->core.tally.stages;
-  if (!x->crew.pairs || x->spin_ns != DEFAULT_SPIN_NS || first->ops == 0 ||
+  if (!x->crew.pairs || !x->spins_by_default || first->ops == 0 ||
       first->total / first->ops > MOST_FIRST_OP_NS)
     return 0;
   return first->total / first->ops * 3 / 2;
 }
 
 /* Room that was asked for before the run is still owed. */
-static void reset(ovl_executor_t *x) {
+static void reset(ovl_executor_t *x, bool overlaps) {
   for (uint32_t l = 0; l < x->core.plan->lane_count; l++)
     x->lanes[l] =
         (ovl_exec_lane_t){.launches = x->lanes[l].launches, .polled = x->lane_hooks[l].poll != NULL};
-  ovl_crew_reset(&x->crew, x->elapsed);
+  ovl_crew_reset(&x->crew, overlaps && x->elapsed >= WITH_TWO_NS);
   x->crew.first_spin_ns = first_spin(x);
   ovl_ahead_begin(x);
   x->wake_sent = x->draining = x->collecting = false;
@@ -185,7 +188,7 @@ int ovl_exec_launch(ovl_executor_t *x, uv_loop_t *loop, ovl_mode_t mode, uint64_
   if (r != 0)
     return r;
   ovl_exec_lock(x);
-  reset(x);
+  reset(x, mode == OVL_OVERLAP && microbatches > 1 && microbatches != OVL_STREAMING);
   x->done = done;
   x->status_out = status_out;
   ovl_core_set_order(&x->core, order);

@@ -98,8 +98,9 @@ typedef struct ovl_crew {
   ovl_runner_t *parked;   /* the last to go to sleep first */
   bool dismissed;         /* the run is over: all leave */
   bool short_handed;      /* ready work found no runner: the loop is to call some */
+  bool two_worked;        /* two runners had ops at one time */
   bool pairs;             /* one more is called at the start */
-  uint64_t first_spin_ns; /* how long it looks for its first op; 0: as long as ever */
+  uint64_t first_spin_ns; /* how long it looks for its first op, while none has ended; 0: as long as ever */
   uint64_t waiting_since; /* ready pool work that no runner is free for, since then; 0: none */
   uint64_t wait_ns;
   ovl_crowd_t crowd;
@@ -160,6 +161,7 @@ typedef struct ovl_executor {
   ovl_pipeline_t *pipeline; /* what callbacks are given; not looked into */
   ovl_clock_t clock;
   uint64_t spin_ns;
+  bool spins_by_default;
   uint64_t shortest_timeout; /* of all stages; 0: none has one */
   uint64_t stall_ns;         /* nothing has moved for so long: a stall; 0: nobody wants to know */
   ovl_exec_lane_t *lanes;
@@ -288,7 +290,7 @@ void ovl_exec_catch_up(ovl_executor_t *x, bool self);
 /* ---- crew.c, runner.c: runners -------------------------------------------------------------------------------------- */
 int ovl_crew_init(ovl_crew_t *crew, uint32_t size, const ovl_memory_t *memory);
 void ovl_crew_finish(ovl_crew_t *crew, const ovl_memory_t *memory);
-void ovl_crew_reset(ovl_crew_t *crew, uint64_t last_run); /* which took so long; 0: there was none */
+void ovl_crew_reset(ovl_crew_t *crew, bool may_pair); /* the run has use for two, if the last one had */
 void ovl_crew_summon(ovl_executor_t *x, bool self);
 void ovl_crew_queue(ovl_executor_t *x);   /* loop thread: queues the runners that are missing, and reliefs */
 void ovl_crew_dismiss(ovl_executor_t *x); /* all are to leave */

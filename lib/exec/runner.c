@@ -132,15 +132,15 @@ static bool turn_is_over(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 
 /* ---- a runner with nothing to do --------------------------------------------------------------------------- */
 
-/* Watches the hint, and who goes ahead, for at most `ns`; after spin_ns it lets others run, who may have more to do. */
-static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns) {
+/* Watches the hint, and who goes ahead, for at most `ns`; after some time it lets others run, who may have more to do. */
+static void spin(ovl_executor_t *x, ovl_runner_t *r, uint64_t now, uint64_t ns, uint64_t yields_after) {
   uint64_t known = x->ahead_known;
   ovl_crew_set_state(&x->crew, r, OVL_RUNNER_SPINNING);
   atomic_store_explicit(&x->hint, x->crew.dismissed ? 1 : ovl_crew_work(x), memory_order_relaxed);
   ovl_unlock(&x->lock);
   uint64_t spun = 0;
   do {
-    if (spun > x->spin_ns)
+    if (spun > yields_after)
       sched_yield();
     for (int i = 0; i < 16; i++) {
       if (atomic_load_explicit(&x->hint, memory_order_relaxed) != 0 || ovl_ahead_ended(x) != known)
@@ -197,7 +197,7 @@ static void attend(ovl_executor_t *x, ovl_runner_t *r, uint32_t index, uint64_t 
   if (pause > SHORT_PAUSE_NS)
     park(x, r, in_parts ? OVL_PARK_NS : pause);
   else if (pause > 0)
-    spin(x, r, now, pause);
+    spin(x, r, now, pause, pause);
   if (x->core.startable[OVL_LANE_POOL] == 0 && !x->crew.dismissed && !in_parts)
     ovl_poll_lane(x, index);
   lane->attended = false;
@@ -216,8 +216,9 @@ static bool is_done(const ovl_executor_t *x) {
   return x->poll_lane_count == 0 && ovl_core_places_left(&x->core) < x->crew.by_state[OVL_RUNNER_WORKING];
 }
 
-static uint64_t spin_time(const ovl_executor_t *x) {
-  return x->core.tally.ops == 0 && x->crew.first_spin_ns > x->spin_ns ? x->crew.first_spin_ns : x->spin_ns;
+static uint64_t spin_time(const ovl_executor_t *x, const ovl_runner_t *r) {
+  bool first = r->lane == OVL_NO_LANE && x->core.tally.ops == 0;
+  return first && x->crew.first_spin_ns > x->spin_ns ? x->crew.first_spin_ns : x->spin_ns;
 }
 
 /* Waits for work in ever cheaper ways. False: it has waited enough and should give its thread back. */
@@ -230,7 +231,7 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   if (r->leave_at != 0 || is_done(x))
     return false;
   if (x->spin_ns > 1)
-    spin(x, r, now, spin_time(x));
+    spin(x, r, now, spin_time(x, r), x->spin_ns);
   if (ovl_crew_work(x) == 0) {
     ovl_ahead_call_back(x); /* from now on somebody has to be called */
     ovl_exec_follow_up(x, true);
@@ -300,6 +301,18 @@ static void go_ahead(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op
   ovl_ahead_go(x, r, op);
 }
 
+static bool others_have_ops(const ovl_executor_t *x, const ovl_runner_t *r) {
+  const ovl_crew_t *crew = &x->crew;
+  if (crew->by_state[OVL_RUNNER_WORKING] < 2)
+    return false;
+  if (atomic_load_explicit(&x->ahead_open, memory_order_relaxed) > 0)
+    return true;
+  for (uint32_t i = 0; i < crew->count; i++)
+    if (&crew->runners[i] != r && crew->runners[i].calling != 0)
+      return true;
+  return false;
+}
+
 /* The runner's next op, started; NULL: it should leave. */
 static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(x, r, now)) {
@@ -317,6 +330,7 @@ static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) 
       ovl_core_op_t *op = ovl_exec_start_next(x, lane, r->thread, now);
       r->lane = lane;
       r->calling = op->started;
+      x->crew.two_worked = x->crew.two_worked || others_have_ops(x, r);
       go_ahead(x, r, op);
       if (x->crew.waiting_since != 0)
         ovl_crew_account_waiting(&x->crew, ovl_crew_work(x) > ovl_crew_looking(&x->crew), x->core.now);

@@ -121,35 +121,55 @@ static ovl_pipeline_t *make_two_lanes(ovl_mode_t mode, uint64_t spin_ns) {
   return p;
 }
 
-/* Runs again, with what is known of the last run. How many of the runs knew that two had work, which it is on a machine
- * with a processor for each; in a run the second may come too late to be of use. */
-static unsigned run_again(ovl_pipeline_t *p, int runs, bool spins) {
+/* Runs again, and looks whether the run began with what is known of the last one: whether two runners had ops at one time,
+ * for the second may come too late in a run, and how long first ops took. Returns how many runs began with two. */
+static unsigned run_again(ovl_pipeline_t *p, int runs, uint64_t count, bool overlaps, bool spins) {
   const ovl_executor_t *x = &p->exec;
-  unsigned had_two = 0;
-  for (int i = 0; i < runs && had_two < 3; i++) {
-    bool two = x->crew.peak > 1 && uv_available_parallelism() >= 2;
-    uint64_t mean = two ? x->core.tally.stages[0].total / x->core.tally.stages[0].ops : 0;
-    assert_int_equal(ovl_pipeline_run(p, 3), 0);
-    assert_int_equal(live_at_start, two ? 2 : 1);
-    assert_int_equal(first_spin, spins && mean <= 2 * MS ? mean * 3 / 2 : 0);
-    had_two += two;
+  unsigned two = 0;
+  for (int i = 0; i < runs; i++) {
+    bool pairs = overlaps && x->crew.two_worked && uv_available_parallelism() >= 2;
+    uint64_t mean = pairs ? x->core.tally.stages[0].total / x->core.tally.stages[0].ops : 0;
+    assert_int_equal(ovl_pipeline_run(p, count), 0);
+    assert_int_equal(x->crew.pairs, pairs);
+    assert_int_equal(first_spin, pairs && spins && mean <= 2 * MS ? mean * 3 / 2 : 0);
+    assert_in_range(live_at_start, 0, pairs ? 2 : 1);
+    two += live_at_start == 2;
   }
-  return had_two;
+  return two;
 }
 
-static void two_are_called_where_two_had_work_before(void **state) {
+static void begin_with_two(ovl_pipeline_t *p, bool spins) {
+  unsigned two = 0;
+  for (int tries = 0; tries < 100 && two < 3; tries++)
+    two += run_again(p, 1, 3, true, spins);
+  assert_true(two == 3 || uv_available_parallelism() < 2);
+}
+
+static void two_are_called_where_two_had_ops_before(void **state) {
   (void)state;
-  unsigned enough = uv_available_parallelism() >= 2 ? 3 : 0;
   watchdog_expect("runs with two lanes");
   ovl_pipeline_t *p = make_two_lanes(OVL_OVERLAP, 0);
-  assert_int_equal(run_again(p, enough > 0 ? 100 : 3, true), enough);
+  assert_int_equal(run_again(p, 1, 3, true, true), 0); /* it is not known yet */
+  begin_with_two(p, true);
+  assert_int_equal(run_again(p, 1, 1, false, true), 0); /* a single microbatch */
+  begin_with_two(p, true);
+  assert_int_equal(ovl_pipeline_set_mode(p, OVL_SERIAL), 0);
+  assert_int_equal(run_again(p, 3, 3, false, true), 0);
+  assert_int_equal(ovl_pipeline_set_mode(p, OVL_OVERLAP), 0);
+  assert_int_equal(run_again(p, 1, 3, true, true), 0);
+  begin_with_two(p, true);
   ovl_pipeline_close(p, NULL);
-  p = make_two_lanes(OVL_OVERLAP, 1);
-  assert_int_equal(run_again(p, enough > 0 ? 100 : 3, false), enough);
-  ovl_pipeline_close(p, NULL);
-  p = make_two_lanes(OVL_SERIAL, 0);
-  assert_int_equal(run_again(p, 3, true), 0);
-  ovl_pipeline_close(p, NULL);
+}
+
+static void who_chooses_how_long_to_spin_gets_that(void **state) {
+  (void)state;
+  const uint64_t spins[] = {1, 50000};
+  watchdog_expect("runs with a spin time");
+  for (int i = 0; i < 2; i++) {
+    ovl_pipeline_t *p = make_two_lanes(OVL_OVERLAP, spins[i]);
+    begin_with_two(p, false);
+    ovl_pipeline_close(p, NULL);
+  }
 }
 
 /* ---- idle runners ---- */
@@ -392,7 +412,8 @@ static void who_is_not_needed_any_more_leaves_at_once(void **state) {
 int main(void) {
   setenv("UV_THREADPOOL_SIZE", "4", 1); /* THREADS; before libuv makes them */
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(two_are_called_where_two_had_work_before),
+      cmocka_unit_test(two_are_called_where_two_had_ops_before),
+      cmocka_unit_test(who_chooses_how_long_to_spin_gets_that),
       cmocka_unit_test(turns_stay_short_on_a_full_pool),
       cmocka_unit_test(turns_grow_where_there_are_threads_to_spare),
       cmocka_unit_test(what_was_learned_of_the_pool_is_for_all),
