@@ -193,6 +193,7 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
   open_lane(x, own, true);
   r->trip = (ovl_trip_t){.on = own,
                          .thread = r->thread,
+                         .kept = x->ahead_known,
                          .meeting = atomic_load_explicit(&own->meeting, memory_order_relaxed),
                          .count = x->core.count,
                          .number = ovl_count_get(&own->begun) - 1,
@@ -294,6 +295,7 @@ void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r) {
   atomic_store_explicit(&x->keeper, &r->trip, memory_order_relaxed);
   ovl_exec_catch_up(x, true);
   r->trip.told = 0;
+  r->trip.kept = x->ahead_known;
 }
 
 uint64_t ovl_ahead_ended(const ovl_executor_t *x) {

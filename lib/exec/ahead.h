@@ -81,6 +81,7 @@ typedef struct ovl_trip {
   bool stuck;               /* some op could begin if the core knew more */
   uint32_t thread;          /* its */
   uint32_t told;            /* how many ops it has begun since it last caught up */
+  uint64_t kept;            /* how many ops had ended that the core knew of then */
   uint64_t meeting;         /* as it has left it */
   uint64_t count;           /* of the run */
   uint64_t allowed;         /* when it last looked */

@@ -157,10 +157,13 @@ bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t) {
           atomic_load_explicit(&x->crew.working, memory_order_relaxed) >= x->ahead_used);
 }
 
-/* Who waits has the time to keep, and nobody waits for it meanwhile. */
+/* Who waits has the time to keep, and nobody waits for it meanwhile. Where ops could begin if the core knew more, it is the
+ * others' ops that it is to know of. */
 bool ovl_ahead_has_to_keep(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t waited) {
   bool keeper = is_keeper(x, t);
-  if (keeper || waited < TAKE_OVER_NS)
+  if (waited < TAKE_OVER_NS)
     return keeper && t->told >= OVL_AHEAD_OFTEN;
+  if (keeper)
+    return t->told >= OVL_AHEAD_OFTEN || (t->stuck && ovl_ahead_ended(x) >= t->kept + OVL_AHEAD_OFTEN / 2);
   return t->stuck || t->told >= OVL_AHEAD_OFTEN / 2;
 }

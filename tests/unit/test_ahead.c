@@ -484,6 +484,33 @@ static void who_has_to_wait_becomes_the_keeper(void **state) {
   end_play(&y);
 }
 
+/* Some op could begin if the core knew more: of the others' ops, and it keeps again when there are more of those. */
+static void a_keeper_that_is_stuck_tells_the_core(void **state) {
+  (void)state;
+  play_t y = begin_play(9, 2);
+  ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
+  for (uint64_t i = 1; i < 9; i++)
+    assert_op(pass(&y, y.one), i, 1);
+  y.one->trip.told = 1;
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX));
+  y.one->trip.stuck = true;
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.one->trip, 0)); /* not waiting */
+  assert_true(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX));
+  ovl_ahead_keep(y.x, y.one);
+  assert_int_equal(known_ops(&y, 0), 8);
+  assert_false(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX)); /* nothing new */
+  ovl_ahead_go(y.x, y.two, begin_locked(&y, 1));
+  for (uint64_t i = 1; i < 8; i++)
+    assert_op(pass(&y, y.two), i, 2);
+  assert_null(pass(&y, y.two));
+  assert_true(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX));
+  ovl_ahead_keep(y.x, y.one);
+  assert_int_equal(known_ops(&y, 1), 8);
+  ovl_ahead_call_back(y.x);
+  assert_false(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &(ovl_core_op_t *){NULL}));
+  end_play(&y);
+}
+
 /* Whatever its stage, and its microbatch. In comments: (microbatch, stage) of the ops that may begin, in the order in
  * which they became ready. */
 static void who_has_been_ready_longest_comes_first(void **state) {
@@ -676,6 +703,7 @@ int main(void) {
       cmocka_unit_test(who_was_called_back_takes_no_step),
       cmocka_unit_test(who_has_to_wait_takes_another_lane),
       cmocka_unit_test(who_has_to_wait_becomes_the_keeper),
+      cmocka_unit_test(a_keeper_that_is_stuck_tells_the_core),
       cmocka_unit_test(who_has_been_ready_longest_comes_first),
       cmocka_unit_test(the_core_is_told_which_op_it_was),
       cmocka_unit_test(an_op_whose_runner_was_called_back_may_take_long),
