@@ -43,7 +43,7 @@ static double value_of(const bench_grid_t *grid, const bench_case_t *c, const be
 static uint64_t repeat_short(bench_t *bench, const bench_system_t *system, bench_work_t *work,
                              uint64_t count) {
   double values[SHORT_RUNS];
-  size_t runs = bench_scale(bench, SHORT_RUNS) > 1 ? SHORT_RUNS : 1;
+  size_t runs = bench->options.effort == BENCH_SMOKE ? 1 : SHORT_RUNS;
   for (size_t i = 0; i < runs; i++) {
     uint64_t elapsed_ns = bench_repeat(bench, system, work, count);
     if (elapsed_ns == 0)

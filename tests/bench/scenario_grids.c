@@ -12,6 +12,16 @@ enum { US = 1000, MS = 1000000 };
 #define RANDOM(ns) \
   { .even_ns = (ns), .odd_ns = (ns), .random = true }
 
+/* A stage on each. */
+static bench_grid_t on_two_lanes(const bench_case_t *cases, size_t count) {
+  return (bench_grid_t){.lanes = 2,
+                        .stages = 2,
+                        .ideal = bench_ideal_two_lanes,
+                        .cases = cases,
+                        .case_count = count,
+                        .stretch = 1};
+}
+
 void bench_run_two_lanes(bench_t *bench, const bench_scenario_t *scenario) {
   static const bench_case_t cases[] = {
       {"0, ns/op", EVEN(0), 8, true},    {"0.25 us", EVEN(250), 8, true},
@@ -20,13 +30,8 @@ void bench_run_two_lanes(bench_t *bench, const bench_scenario_t *scenario) {
       {"20 us", EVEN(20 * US), 8, true}, {"100 us", EVEN(100 * US), 8, false},
       {"1 ms", EVEN(1 * MS), 8, false},
   };
-  bench_grid_run(bench, scenario,
-                 &(bench_grid_t){.lanes = 2,
-                                 .stages = 2,
-                                 .ideal = bench_ideal_two_lanes,
-                                 .cases = cases,
-                                 .case_count = COUNT(cases),
-                                 .stretch = 1});
+  bench_grid_t grid = on_two_lanes(cases, COUNT(cases));
+  bench_grid_run(bench, scenario, &grid);
 }
 
 void bench_run_unbalanced(bench_t *bench, const bench_scenario_t *scenario) {
@@ -35,13 +40,8 @@ void bench_run_unbalanced(bench_t *bench, const bench_scenario_t *scenario) {
       {"20/10 us", PAIR(20 * US, 10 * US), 8, false}, {"0.25/0.5", PAIR(250, 500), 8, false},
       {"0.5/1 us", PAIR(500, 1 * US), 8, true},       {"10/20 us", PAIR(10 * US, 20 * US), 8, false},
   };
-  bench_grid_run(bench, scenario,
-                 &(bench_grid_t){.lanes = 2,
-                                 .stages = 2,
-                                 .ideal = bench_ideal_two_lanes,
-                                 .cases = cases,
-                                 .case_count = COUNT(cases),
-                                 .stretch = 1});
+  bench_grid_t grid = on_two_lanes(cases, COUNT(cases));
+  bench_grid_run(bench, scenario, &grid);
 }
 
 void bench_run_random(bench_t *bench, const bench_scenario_t *scenario) {
@@ -50,13 +50,8 @@ void bench_run_random(bench_t *bench, const bench_scenario_t *scenario) {
       {"2 us", RANDOM(2 * US), 8, false},  {"5 us", RANDOM(5 * US), 8, false},
       {"20 us", RANDOM(20 * US), 8, true}, {"100 us", RANDOM(100 * US), 8, false},
   };
-  bench_grid_run(bench, scenario,
-                 &(bench_grid_t){.lanes = 2,
-                                 .stages = 2,
-                                 .ideal = bench_ideal_two_lanes,
-                                 .cases = cases,
-                                 .case_count = COUNT(cases),
-                                 .stretch = 1});
+  bench_grid_t grid = on_two_lanes(cases, COUNT(cases));
+  bench_grid_run(bench, scenario, &grid);
 }
 
 void bench_run_ping_pong(bench_t *bench, const bench_scenario_t *scenario) {
@@ -101,13 +96,8 @@ void bench_run_short_runs(bench_t *bench, const bench_scenario_t *scenario) {
       {"8 x 50 us", EVEN(50 * US), 8, true, 8},  {"8 x 200 us", EVEN(200 * US), 8, false, 8},
       {"8 x 1 ms", EVEN(1 * MS), 8, false, 8},
   };
-  bench_grid_run(bench, scenario,
-                 &(bench_grid_t){.lanes = 2,
-                                 .stages = 2,
-                                 .ideal = bench_ideal_two_lanes,
-                                 .cases = cases,
-                                 .case_count = COUNT(cases),
-                                 .stretch = 1});
+  bench_grid_t grid = on_two_lanes(cases, COUNT(cases));
+  bench_grid_run(bench, scenario, &grid);
 }
 
 void bench_run_oversubscribed(bench_t *bench, const bench_scenario_t *scenario) {
@@ -117,12 +107,8 @@ void bench_run_oversubscribed(bench_t *bench, const bench_scenario_t *scenario) 
       {"100 us", EVEN(100 * US), 8, false},
       {"1 ms", EVEN(1 * MS), 8, false},
   };
-  bench_grid_run(bench, scenario,
-                 &(bench_grid_t){.lanes = 2,
-                                 .stages = 2,
-                                 .ideal = bench_ideal_two_lanes,
-                                 .cases = cases,
-                                 .case_count = COUNT(cases),
-                                 .stretch = 2,
-                                 .loaded = true});
+  bench_grid_t grid = on_two_lanes(cases, COUNT(cases));
+  grid.stretch = 2;
+  grid.loaded = true;
+  bench_grid_run(bench, scenario, &grid);
 }

@@ -72,14 +72,23 @@ static int run_process(void (*scenario)(void), const char *pool_size) {
 static uv_loop_t loop;
 static ovl_pipeline_t *pipeline;
 
-static int work(ovl_op_t *op) {
-  (void)op;
+static int work_for(unsigned ms) {
   atomic_fetch_add(&shared->started, 1);
   if (atomic_load(&shared->exiting))
     atomic_fetch_add(&shared->late, 1);
-  uv_sleep(5);
+  uv_sleep(ms);
   atomic_fetch_add(&shared->ended, 1);
   return 0;
+}
+
+static int work(ovl_op_t *op) {
+  (void)op;
+  return work_for(5);
+}
+
+static int work_briefly(ovl_op_t *op) {
+  (void)op;
+  return work_for(1);
 }
 
 static int stay_pending(ovl_op_t *op) {
@@ -142,16 +151,6 @@ static void exit_between_turns(void) {
   start(FOR_EVER);
   turn_until(&shared->started, 10);
   exit(EXIT_SUCCESS);
-}
-
-static int work_briefly(ovl_op_t *op) {
-  (void)op;
-  atomic_fetch_add(&shared->started, 1);
-  if (atomic_load(&shared->exiting))
-    atomic_fetch_add(&shared->late, 1);
-  uv_sleep(1);
-  atomic_fetch_add(&shared->ended, 1);
-  return 0;
 }
 
 /* On lanes on which runners go ahead without the lock. */

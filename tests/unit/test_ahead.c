@@ -385,13 +385,18 @@ static void assert_op(const ovl_core_op_t *op, uint64_t microbatch, uint32_t sta
   assert_int_equal(op->pub.stage.id, stage);
 }
 
+/* From microbatch 0 of the stage. */
+static void pass_up_to(play_t *y, ovl_runner_t *r, uint64_t microbatch, uint32_t stage) {
+  for (uint64_t i = 1; i <= microbatch; i++)
+    assert_op(pass(y, r), i, stage);
+}
+
 static void the_core_hears_in_order(void **state) {
   (void)state;
   play_t y = begin_play(3, 2);
   ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
   assert_ptr_equal(y.one->trip.on, &y.x->ahead[0]);
-  for (uint64_t i = 1; i < 3; i++)
-    assert_op(pass(&y, y.one), i, 1);
+  pass_up_to(&y, y.one, 2, 1);
   assert_int_equal(known_ops(&y, 0), 0); /* nobody has looked */
   assert_null(pass(&y, y.one));          /* the window */
   assert_int_equal(ovl_ahead_ended(y.x), 3);
@@ -460,12 +465,10 @@ static void who_has_to_wait_becomes_the_keeper(void **state) {
   (void)state;
   play_t y = begin_play(9, 2);
   ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
-  for (uint64_t i = 1; i < 7; i++)
-    assert_op(pass(&y, y.one), i, 1);
+  pass_up_to(&y, y.one, 6, 1);
   ovl_ahead_catch_up(y.x);
   ovl_ahead_go(y.x, y.two, begin_locked(&y, 1));
-  for (uint64_t i = 1; i < 6; i++)
-    assert_op(pass(&y, y.two), i, 2);
+  pass_up_to(&y, y.two, 5, 2);
   assert_null(pass(&y, y.two)); /* microbatch 6 is under way */
   assert_false(ovl_ahead_has_to_keep(y.x, &y.two->trip, UINT64_MAX));
   y.two->trip.told = y.one->trip.told = OVL_AHEAD_OFTEN; /* so many since the core was told */
@@ -489,8 +492,7 @@ static void a_keeper_that_is_stuck_tells_the_core(void **state) {
   (void)state;
   play_t y = begin_play(9, 2);
   ovl_ahead_go(y.x, y.one, begin_locked(&y, 0));
-  for (uint64_t i = 1; i < 9; i++)
-    assert_op(pass(&y, y.one), i, 1);
+  pass_up_to(&y, y.one, 8, 1);
   y.one->trip.told = 1;
   assert_false(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX));
   y.one->trip.stuck = true;
@@ -500,8 +502,7 @@ static void a_keeper_that_is_stuck_tells_the_core(void **state) {
   assert_int_equal(known_ops(&y, 0), 8);
   assert_false(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX)); /* nothing new */
   ovl_ahead_go(y.x, y.two, begin_locked(&y, 1));
-  for (uint64_t i = 1; i < 8; i++)
-    assert_op(pass(&y, y.two), i, 2);
+  pass_up_to(&y, y.two, 7, 2);
   assert_null(pass(&y, y.two));
   assert_true(ovl_ahead_has_to_keep(y.x, &y.one->trip, UINT64_MAX));
   ovl_ahead_keep(y.x, y.one);

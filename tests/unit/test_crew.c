@@ -111,9 +111,8 @@ static int note_start(ovl_op_t *op) {
   return 0;
 }
 
-static ovl_pipeline_t *make_two_lanes(ovl_mode_t mode, uint64_t spin_ns) {
+static ovl_pipeline_t *make_two_lanes(uint64_t spin_ns) {
   ovl_pipeline_options_t options = pipeline_options(2);
-  options.mode = mode;
   options.spin_ns = spin_ns;
   ovl_pipeline_t *p = make_pipeline(&options);
   for (int i = 0; i < 2; i++)
@@ -148,7 +147,7 @@ static void begin_with_two(ovl_pipeline_t *p, bool spins) {
 static void two_are_called_where_two_had_ops_before(void **state) {
   (void)state;
   watchdog_expect("runs with two lanes");
-  ovl_pipeline_t *p = make_two_lanes(OVL_OVERLAP, 0);
+  ovl_pipeline_t *p = make_two_lanes(0);
   assert_int_equal(run_again(p, 1, 3, true, true), 0); /* it is not known yet */
   begin_with_two(p, true);
   assert_int_equal(run_again(p, 1, 1, false, true), 0); /* a single microbatch */
@@ -166,7 +165,7 @@ static void who_chooses_how_long_to_spin_gets_that(void **state) {
   const uint64_t spins[] = {1, 50000};
   watchdog_expect("runs with a spin time");
   for (int i = 0; i < 2; i++) {
-    ovl_pipeline_t *p = make_two_lanes(OVL_OVERLAP, spins[i]);
+    ovl_pipeline_t *p = make_two_lanes(spins[i]);
     begin_with_two(p, false);
     ovl_pipeline_close(p, NULL);
   }
