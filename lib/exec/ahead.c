@@ -185,7 +185,7 @@ void ovl_ahead_go(ovl_executor_t *x, ovl_runner_t *r, const ovl_core_op_t *op) {
   r->trip.on = NULL;
   if (!may_go(x, r))
     return;
-  if (atomic_load_explicit(&x->keeper, memory_order_relaxed) == NULL)
+  if (ovl_ahead_is_keeper(x, NULL)) /* there is none */
     atomic_store_explicit(&x->keeper, &r->trip, memory_order_relaxed);
   r->calling = 0; /* the lane tells */
   allow(x);
@@ -348,7 +348,7 @@ void ovl_ahead_stop(ovl_executor_t *x, ovl_runner_t *r) {
   if (has_it)
     close_lane(x, t->on, false);
   t->on = NULL;
-  if (atomic_load_explicit(&x->keeper, memory_order_relaxed) == t)
+  if (ovl_ahead_is_keeper(x, t))
     atomic_store_explicit(&x->keeper, NULL, memory_order_relaxed);
 }
 

@@ -320,6 +320,10 @@ bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t); /* there 
 bool ovl_ahead_has_to_keep(const ovl_executor_t *x, const ovl_trip_t *t,
                            uint64_t waited); /* the core has to be told first */
 
+static inline bool ovl_ahead_is_keeper(const ovl_executor_t *x, const ovl_trip_t *t) {
+  return atomic_load_explicit(&x->keeper, memory_order_relaxed) == t;
+}
+
 bool ovl_ahead_catch_up(ovl_executor_t *x);        /* true: something had happened */
 uint64_t ovl_ahead_ended(const ovl_executor_t *x); /* without the lock: not ahead_known if something has */
 void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r); /* as the keeper: catches up, and follows up */

@@ -49,13 +49,9 @@ static ovl_ahead_stage_t *choose(const ovl_executor_t *x, ovl_trip_t *t, const o
   return chosen;
 }
 
-static bool is_keeper(const ovl_executor_t *x, const ovl_trip_t *t) {
-  return atomic_load_explicit(&x->keeper, memory_order_relaxed) == t;
-}
-
 /* It is the keeper, and it is time to tell the core. */
 static bool is_late(const ovl_executor_t *x, const ovl_trip_t *t) {
-  return t->told >= OVL_AHEAD_OFTEN && is_keeper(x, t);
+  return t->told >= OVL_AHEAD_OFTEN && ovl_ahead_is_keeper(x, t);
 }
 
 /* False: the lane has been closed, or somebody else has taken it. */
@@ -160,7 +156,7 @@ bool ovl_ahead_may_wait(const ovl_executor_t *x, const ovl_trip_t *t) {
 /* Who waits has the time to keep, and nobody waits for it meanwhile. Where ops could begin if the core knew more, it is the
  * others' ops that it is to know of. */
 bool ovl_ahead_has_to_keep(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t waited) {
-  bool keeper = is_keeper(x, t);
+  bool keeper = ovl_ahead_is_keeper(x, t);
   if (waited < TAKE_OVER_NS)
     return keeper && t->told >= OVL_AHEAD_OFTEN;
   if (keeper)
