@@ -126,7 +126,6 @@ void ovl_ahead_begin(ovl_executor_t *x) {
     ovl_ahead_lane_t *a = &x->ahead[l];
     a->known_begun = a->known_ended = a->seen_begun = a->seen_ended = 0;
     ovl_count_set(&a->meeting, 0);
-    ovl_count_set(&a->ended, 0);
     ovl_count_set(&a->begun, 0);
     ovl_count_set(&a->noted, 0);
   }
@@ -228,7 +227,14 @@ void ovl_ahead_note_end(ovl_executor_t *x, const ovl_core_op_t *op, uint64_t now
   a->seen_ended = a->known_ended;
   ovl_ahead_stage_ended(&x->ahead_stages[op->stage], ovl_core_op_microbatch(&x->core, op), x->core.plan->rows,
                         now);
-  ovl_count_set(&a->ended, a->known_ended);
+}
+
+/* Of the lane's ops. The last of them may be in here before one that was missed, but is to be seen then, too. */
+static uint64_t ended_on(const ovl_executor_t *x, const ovl_ahead_lane_t *a) {
+  uint64_t ended = 0;
+  for (uint32_t i = 0; i < a->stage_count; i++)
+    ended += atomic_load_explicit(&x->ahead_stages[a->stages[i]].ended, memory_order_acquire);
+  return ended;
 }
 
 /* Each count at its own moment: something may be seen before what it waited for, which is seen next time then. What will
@@ -239,7 +245,7 @@ static void look(ovl_executor_t *x) {
       __builtin_prefetch(ovl_ahead_note_at(&x->ahead[i], x->ahead[i].known_ended + k));
   for (uint32_t i = 0; i < x->ahead_count; i++) {
     ovl_ahead_lane_t *a = &x->ahead[i];
-    a->seen_ended = atomic_load_explicit(&a->ended, memory_order_acquire);
+    a->seen_ended = ended_on(x, a);
     a->seen_begun = atomic_load_explicit(&a->begun, memory_order_acquire);
   }
 }
@@ -300,17 +306,17 @@ void ovl_ahead_keep(ovl_executor_t *x, ovl_runner_t *r) {
 
 uint64_t ovl_ahead_ended(const ovl_executor_t *x) {
   uint64_t ended = 0;
-  for (uint32_t i = 0; i < x->ahead_count; i++)
-    ended += ovl_count_get(&x->ahead[i].ended);
+  for (uint32_t s = 0; x->ahead_count > 0 && s < x->core.plan->stage_count; s++)
+    ended += ovl_count_get(&x->ahead_stages[s].ended);
   return ended;
 }
 
 /* ---- coming back --------------------------------------------------------------------------------------------------- */
 
 /* The core knows all that was noted. */
-static bool is_known(const ovl_ahead_lane_t *a) {
+static bool is_known(const ovl_executor_t *x, const ovl_ahead_lane_t *a) {
   return a->known_begun == atomic_load_explicit(&a->begun, memory_order_acquire) &&
-         a->known_ended == atomic_load_explicit(&a->ended, memory_order_acquire);
+         a->known_ended == ended_on(x, a);
 }
 
 /* No further step is taken there, unless somebody has taken it and only vacant ones are to be closed. */
@@ -325,7 +331,7 @@ static void close_lane(ovl_executor_t *x, ovl_ahead_lane_t *a, bool vacant_only)
   for (unsigned turn = 0; atomic_load_explicit(&a->noted, memory_order_acquire) != word / OVL_MEETING_STEP;
        turn++)
     ovl_lock_wait(turn); /* somebody has taken the last of them and is about to note it */
-  while (!is_known(a))
+  while (!is_known(x, a))
     ovl_ahead_catch_up(x);
   a->open = false;
   unsigned open = atomic_load_explicit(&x->ahead_open, memory_order_relaxed);

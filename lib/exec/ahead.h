@@ -50,7 +50,9 @@ typedef struct ovl_ahead_stage {
   atomic_uint_least64_t seen;  /* of the source's ops, at least so many have ended */
   atomic_uint_least64_t begun; /* of its own */
 
-  /* Counts of ops, as `begun`. Written by who has taken the lane, or under the lock while it is not open. */
+  /* A count of ops, as `begun`. Written by who has taken the lane, or under the lock while it is not open. Others begin
+   * what waits for an op once it is in here, and the core is told of it by this count, too: it may be told of whatever
+   * somebody has built on. */
   _Alignas(OVL_LINE) atomic_uint_least64_t ended;
 } ovl_ahead_stage_t;
 
@@ -65,9 +67,9 @@ typedef struct ovl_ahead_lane {
   /* Steps so far, whether a runner has taken the lane, and whether another step may be taken. To open it is one, too. */
   _Alignas(OVL_LINE) atomic_uint_least64_t meeting;
 
-  /* Written as those of stages. Counts of ops; and of steps that are noted. */
-  _Alignas(OVL_LINE) atomic_uint_least64_t ended;
-  atomic_uint_least64_t begun, noted;
+  /* Written as those of stages. Counts: of ops, and of steps that are noted. */
+  _Alignas(OVL_LINE) atomic_uint_least64_t begun;
+  atomic_uint_least64_t noted;
 
   /* Under the lock: what the core knows of, and what was to be seen when somebody last looked. */
   _Alignas(OVL_LINE) bool open;

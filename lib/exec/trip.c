@@ -93,10 +93,8 @@ static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead
 }
 
 static void end_op(const ovl_executor_t *x, const ovl_trip_t *t, uint64_t now) {
-  ovl_ahead_lane_t *a = t->on;
-  ovl_ahead_note_at(a, t->number)->ended = now;
+  ovl_ahead_note_at(t->on, t->number)->ended = now;
   ovl_ahead_stage_ended(t->stage, t->microbatch, x->core.plan->rows, now);
-  ovl_count_set(&a->ended, t->number + 1);
 }
 
 bool ovl_ahead_pass(const ovl_executor_t *x, ovl_trip_t *t, uint64_t now, ovl_core_op_t **next) {
