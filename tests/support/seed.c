@@ -37,6 +37,8 @@ static void on_abort(int signal_number) {
 void seed_init(void) {
   first = number_from_environment("OVL_SEED", (uint64_t)time(NULL) * 1000000);
   signal(SIGABRT, on_abort);
+  fprintf(stderr, "random from OVL_SEED=%" PRIu64 " on\n",
+          first); /* who ends the process otherwise says none */
 }
 
 uint64_t seed_first(void) { return first; }
