@@ -13,6 +13,7 @@
 #include "api/pipeline.h"
 #include "support/describe.h"
 #include "support/foreign.h"
+#include "support/interrupt.h"
 #include "support/random.h"
 #include "support/scale.h"
 #include "support/seed.h"
@@ -712,6 +713,13 @@ static void only_plain_chains_can(void **state) {
   }
 }
 
+#ifdef TEST_INTERRUPTED
+static void threads_were_put_aside(void **state) {
+  (void)state;
+  assert_int_not_equal(interrupt_count(), 0);
+}
+#endif
+
 int main(void) {
   seed_init();
   setenv("UV_THREADPOOL_SIZE", "6", 0);
@@ -735,6 +743,9 @@ int main(void) {
       cmocka_unit_test(ops_that_wait_for_each_other_go_on),
       cmocka_unit_test(who_begins_sees_what_was_written_before),
       cmocka_unit_test(only_plain_chains_can),
+#ifdef TEST_INTERRUPTED
+      cmocka_unit_test(threads_were_put_aside),
+#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
