@@ -81,13 +81,28 @@ static void wake_parked(ovl_crew_t *crew) {
   uv_mutex_unlock(&r->mutex);
 }
 
+static bool is_full(const ovl_crew_t *crew, uint64_t now) {
+  return ovl_crowd_is_full(&crew->crowd, ovl_crew_busy(crew), now);
+}
+
 /* Nobody is called while enough are busy and one stands by: it sees to it if they are not. */
 static bool are_enough(const ovl_crew_t *crew, uint64_t now) {
-  return crew->crowd.stands_by && ovl_crowd_is_full(&crew->crowd, ovl_crew_busy(crew), now);
+  return crew->crowd.stands_by && is_full(crew, now);
+}
+
+static bool somebody_comes(const ovl_crew_t *crew) {
+  return crew->by_state[OVL_RUNNER_QUEUED] > 0 || crew->by_state[OVL_RUNNER_WOKEN] > 0;
+}
+
+/* Enough are busy, but nobody stands by, nor is on his way to. */
+static bool wants_stand_by(const ovl_crew_t *crew, uint64_t now) {
+  return !crew->crowd.stands_by && !somebody_comes(crew) && is_full(crew, now);
 }
 
 bool ovl_crew_may_call(const ovl_crew_t *crew, uint64_t now) {
-  return (crew->parked != NULL || ovl_crew_live(crew) < crew->size) && !are_enough(crew, now);
+  if (crew->parked == NULL && ovl_crew_live(crew) >= crew->size)
+    return false;
+  return !is_full(crew, now) || (wants_stand_by(crew, now) && !crew->short_handed);
 }
 
 void ovl_crew_summon(ovl_executor_t *x, bool self) {
@@ -143,12 +158,18 @@ static bool left_too_early(const ovl_crew_t *crew, uint64_t now) {
   return crew->left_idle != 0 && crew->park_ns + (now - crew->left_idle) <= OVL_MOST_PARK_NS;
 }
 
+uint32_t ovl_crew_wanted(const ovl_executor_t *x) {
+  uint32_t work = ovl_crew_work(x);
+  if (work > 0)
+    return work + (x->crew.pairs && x->core.moves == 0);
+  return wants_stand_by(&x->crew, x->core.now);
+}
+
 static void enlist_missing(ovl_executor_t *x, ovl_runner_t ***tail) {
   ovl_crew_t *crew = &x->crew;
-  uint32_t work = ovl_crew_work(x);
-  work += work > 0 && crew->pairs && x->core.moves == 0;
+  uint32_t wanted = ovl_crew_wanted(x);
   ovl_runner_t *r;
-  while (work > ovl_crew_looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew) &&
+  while (wanted > ovl_crew_looking(crew) + crew->by_state[OVL_RUNNER_QUEUED] && may_queue(crew) &&
          (r = find_free(crew)) != NULL) {
     uint64_t now = ovl_clock_now(&x->clock);
     r->called_back = left_too_early(crew, now) ? now : 0;

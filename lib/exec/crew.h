@@ -12,6 +12,9 @@
 /* Runners that could be busy right now: startable ops, and lanes that want polling. */
 uint32_t ovl_crew_work(const ovl_executor_t *x);
 
+/* Runners that the loop should see to: those, one more at the start of a run that will have two, one to stand by. */
+uint32_t ovl_crew_wanted(const ovl_executor_t *x);
+
 static inline void ovl_crew_set_state(ovl_crew_t *crew, ovl_runner_t *r, ovl_runner_state_t state) {
   crew->by_state[r->state]--;
   crew->by_state[state]++;

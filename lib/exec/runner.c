@@ -274,6 +274,13 @@ static void stand_by(ovl_executor_t *x, ovl_runner_t *r) {
     ovl_crew_summon(x, true);
 }
 
+/* Somebody stands by already. True: it was called. */
+static bool sleep_as_surplus(ovl_executor_t *x, ovl_runner_t *r) {
+  if (r->leave_at == 0)
+    park(x, r, x->crew.park_ns);
+  return r->leave_at == 0 && !is_surplus(&x->crew, ovl_clock_now(&x->clock));
+}
+
 static void poll_if_due(ovl_executor_t *x, uint64_t now) {
   if (x->poll_lane_count == 0)
     return;
@@ -317,9 +324,10 @@ static bool others_have_ops(const ovl_executor_t *x, const ovl_runner_t *r) {
 static ovl_core_op_t *next_op(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
   while (!x->crew.dismissed && !ovl_process_exits() && !turn_is_over(x, r, now)) {
     if (is_surplus(&x->crew, now)) {
-      if (x->crew.crowd.stands_by)
+      if (!x->crew.crowd.stands_by)
+        stand_by(x, r);
+      else if (!sleep_as_surplus(x, r))
         return NULL;
-      stand_by(x, r);
       now = ovl_clock_now(&x->clock);
       continue;
     }

@@ -11,6 +11,7 @@
 #include <uv.h>
 
 #include "api/pipeline.h"
+#include "exec/crew.h"
 #include "support/describe.h"
 #include "support/foreign.h"
 #include "support/interrupt.h"
@@ -339,13 +340,15 @@ typedef struct play {
   uint64_t now;
 } play_t;
 
-/* Stages in turns on two lanes. */
-static play_t begin_play(uint32_t window, unsigned stages) {
+/* Stages in turns on the lanes. */
+static play_t begin_play_on(unsigned lanes, uint32_t window, unsigned stages) {
   ovl_pipeline_options_t options = pipeline_options(window);
   play_t y = {.p = make_pipeline(&options), .now = 1000};
-  ovl_lane_t lanes[] = {add_lane(y.p, OVL_LANE_POOL, 1), add_lane(y.p, OVL_LANE_POOL, 1)};
+  ovl_lane_t lane[MOST_LANES];
+  for (unsigned l = 0; l < lanes; l++)
+    lane[l] = add_lane(y.p, OVL_LANE_POOL, 1);
   for (unsigned s = 0; s < stages; s++)
-    add_stage(y.p, lanes[s % 2], no_op, NULL);
+    add_stage(y.p, lane[s % lanes], no_op, NULL);
   assert_int_equal(ovl_pipeline_run(y.p, 0), 0);
   y.x = &y.p->exec;
   y.one = &y.x->crew.runners[0];
@@ -357,6 +360,8 @@ static play_t begin_play(uint32_t window, unsigned stages) {
   ovl_core_begin(&y.x->core, OVL_OVERLAP, 10, y.now);
   return y;
 }
+
+static play_t begin_play(uint32_t window, unsigned stages) { return begin_play_on(2, window, stages); }
 
 static void end_play(play_t *y) {
   ovl_core_cancel(&y->x->core, y->now);
@@ -608,6 +613,44 @@ static void an_op_whose_runner_was_called_back_may_take_long(void **state) {
   end_play(&y);
 }
 
+static bool goes_ahead(play_t *y, ovl_runner_t *r, const ovl_core_op_t *op) {
+  ovl_ahead_go(y->x, r, op);
+  bool ahead = r->trip.on != NULL;
+  ovl_ahead_call_back(y->x);
+  return ahead;
+}
+
+/* More lanes than processors: one more is to stand by. Who is busy goes ahead while that one is on his way, and leaves it
+ * to the loop to call him, who sees nothing to do: the lanes are theirs. */
+static void who_is_to_stand_by_is_not_waited_for(void **state) {
+  (void)state;
+  play_t y = begin_play_on(3, 3, 3);
+  ovl_crew_t *crew = &y.x->crew;
+  const ovl_core_op_t *op = begin_locked(&y, 0);
+  assert_false(goes_ahead(&y, y.one, op)); /* he may be wanted for an op */
+  crew->crowd.processors = 2;
+  for (unsigned i = 0; i < 100; i++)
+    ovl_crowd_note(&crew->crowd, 1, 1, 1);
+  assert_false(goes_ahead(&y, y.one, op)); /* nobody has called him */
+  crew->short_handed = true;
+  assert_true(goes_ahead(&y, y.one, op));
+  crew->short_handed = false;
+  assert_int_equal(ovl_crew_wanted(y.x), 1);
+  ovl_crew_set_state(crew, &crew->runners[2], OVL_RUNNER_QUEUED);
+  assert_true(goes_ahead(&y, y.one, op));
+  assert_int_equal(ovl_crew_wanted(y.x), 0);
+  ovl_crew_set_state(crew, &crew->runners[2], OVL_RUNNER_PARKED);
+  crew->crowd.stands_by = true;
+  assert_true(goes_ahead(&y, y.one, op));
+  assert_int_equal(ovl_crew_wanted(y.x), 0);
+  crew->crowd.processors = 3;
+  crew->parked = &crew->runners[2];
+  assert_false(goes_ahead(&y, y.one, op));
+  crew->parked = NULL;
+  ovl_crew_set_state(crew, &crew->runners[2], OVL_RUNNER_FREE);
+  end_play(&y);
+}
+
 /* ---- ops that wait for each other ---- */
 
 enum { MEETINGS = TEST_SANITIZED ? 5000 : 200000 };
@@ -740,6 +783,7 @@ int main(void) {
       cmocka_unit_test(who_has_been_ready_longest_comes_first),
       cmocka_unit_test(the_core_is_told_which_op_it_was),
       cmocka_unit_test(an_op_whose_runner_was_called_back_may_take_long),
+      cmocka_unit_test(who_is_to_stand_by_is_not_waited_for),
       cmocka_unit_test(ops_that_wait_for_each_other_go_on),
       cmocka_unit_test(who_begins_sees_what_was_written_before),
       cmocka_unit_test(only_plain_chains_can),
