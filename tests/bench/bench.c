@@ -30,7 +30,7 @@ const bench_scenario_t bench_scenarios[] = {
      bench_run_short_runs},
     {"oversubscribed", "two_lanes while as many threads spin as there are processors",
      bench_run_oversubscribed},
-    {"metg", "smallest g with efficiency 0.5 in two_lanes; smallest and largest are the bracket",
+    {"metg", "METG(50 %): the smallest g with half of the efficiency that is possible, by scenario",
      bench_run_metg},
     {"hand_over", "from ovl_op_complete() on a foreign thread to the start of the successor",
      bench_run_hand_over},
@@ -78,7 +78,29 @@ static const char *pool_size(void) {
   return size != NULL ? size : "4";
 }
 
+/* As one would type it again. */
+static void write_command(FILE *file, const bench_t *bench) {
+  fputs("tests/bench/run", file);
+  for (char **argument = bench->arguments; *argument != NULL; argument++)
+    fprintf(file, " %s", *argument);
+}
+
+static const char *processor_name(void) {
+  static char name[80];
+  uv_cpu_info_t *processors;
+  int count;
+  if (uv_cpu_info(&processors, &count) == 0) {
+    if (count > 0 && processors[0].model != NULL)
+      snprintf(name, sizeof name, "%.79s", processors[0].model);
+    uv_free_cpu_info(processors, count);
+  }
+  return name;
+}
+
 static void print_header(const bench_t *bench) {
+  printf("command: ");
+  write_command(stdout, bench);
+  printf("\nprocessor: %s; compiler: %s\n", processor_name(), __VERSION__);
   printf("libovl %s, %s run: %u processors, %s, libuv %s with a pool of %s, medians of %u repetitions\n",
          ovl_version_string(), efforts[bench->options.effort], uv_available_parallelism(), bench_clock_name(),
          uv_version_string(), pool_size(), bench->options.repetitions);
@@ -96,7 +118,16 @@ static void write_header(FILE *file, const void *data) {
           uv_version_string(), efforts[bench->options.effort]);
   fprintf(file, "  \"processors\": %u,\n  \"clock\": \"%s\",\n  \"repetitions\": %u,\n",
           uv_available_parallelism(), bench_clock_name(), bench->options.repetitions);
-  fputs("  \"pool\": ", file);
+  fputs("  \"processor\": ", file);
+  bench_json_string(file, processor_name());
+  fputs(",\n  \"compiler\": ", file);
+  bench_json_string(file, __VERSION__);
+  fputs(",\n  \"command\": [\"tests/bench/run\"", file);
+  for (char **argument = bench->arguments; *argument != NULL; argument++) {
+    fputs(", ", file);
+    bench_json_string(file, *argument);
+  }
+  fputs("],\n  \"pool\": ", file);
   bench_json_string(file, pool_size());
   fputs(",\n  \"systems\": {", file);
   for (size_t s = 0; s < bench_system_count; s++) {
@@ -152,7 +183,7 @@ static int run_program(bench_t *bench) {
 }
 
 int main(int argc, char **argv) {
-  bench_t bench = {.failed = false};
+  bench_t bench = {.arguments = argc > 0 ? argv + 1 : argv};
   switch (bench_options_read(&bench.options, argc, argv)) {
   case BENCH_WISH_RUN:
     return run_program(&bench);

@@ -24,6 +24,7 @@ typedef struct bench_options {
 
 typedef struct bench {
   bench_options_t options;
+  char **arguments;       /* of the command line; NULL after the last */
   uint64_t repetition_ns; /* what one repetition should take */
   uint64_t rest_ns; /* between two, so that threads that wait for more of the last one's work go to sleep */
   double line_ns[BENCH_MOST_SCENARIOS]; /* bench_line_ns() before each; only of those that were run */

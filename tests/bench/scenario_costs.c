@@ -15,7 +15,7 @@ static int do_nothing(ovl_op_t *op) {
 }
 
 typedef struct cost {
-  const char *label;
+  char label[40];
   bench_shape_t shape;
   uint64_t microbatches; /* 0: as many as fill a repetition */
   ovl_pipeline_t *pipeline;
@@ -77,7 +77,7 @@ static void measure_group(bench_t *bench, const bench_scenario_t *scenario, cost
     }
   for (size_t c = 0; c < count; c++) {
     bench_result_t result = {.scenario = scenario->name, .system = "libovl", .unit = "ns/op"};
-    snprintf(result.label, sizeof result.label, "%s", costs[c].label);
+    snprintf(result.label, sizeof result.label, "%.*s", (int)sizeof result.label - 1, costs[c].label);
     result.microbatches = costs[c].microbatches;
     result.summary = bench_summarize(costs[c].values, costs[c].count);
     bench_report_row(&bench->report, &result);
@@ -112,11 +112,13 @@ void bench_run_statistics(bench_t *bench, const bench_scenario_t *scenario) {
 
 /* ---- sizes: one dimension grows, the others stay ---- */
 
+enum { MOST_SIZES = 8 };
+
 typedef enum dimension { MICROBATCHES, STAGES, LANES, WINDOW, DEPENDENCIES, DIMENSIONS } dimension_t;
 
 static const struct {
   const char *before, *after; /* the size, in a row's label */
-  uint32_t sizes[8];          /* up to a 0 */
+  uint32_t sizes[MOST_SIZES]; /* up to a 0 */
 } dimensions[DIMENSIONS] = {
     [MICROBATCHES] = {"", " microbatches", {100, 1000, 10000, 100000, 1000000, 10000000}},
     [STAGES] = {"", " stages", {2, 4, 8, 16, 32, 64, 128, 256}},
@@ -152,25 +154,24 @@ static cost_t cost_of(dimension_t dimension, uint32_t size, uint32_t lanes) {
 }
 
 /* On two lanes two runners contend for the scheduler; on one lane a single runner does everything. */
-static void measure_size(bench_t *bench, const bench_scenario_t *scenario, dimension_t dimension,
-                         uint32_t size) {
-  char labels[2][40];
-  cost_t costs[2];
+static size_t costs_of_size(dimension_t dimension, uint32_t size, cost_t *costs) {
   size_t count = dimension == LANES ? 1 : 2;
   for (size_t k = 0; k < count; k++) {
     const char *lanes = dimension == LANES ? "" : k == 0 ? ", two lanes" : ", one lane";
     costs[k] = cost_of(dimension, size, k == 0 ? 2 : 1);
-    snprintf(labels[k], sizeof labels[k], "%s%u%s%s", dimensions[dimension].before, size,
+    snprintf(costs[k].label, sizeof costs[k].label, "%s%u%s%s", dimensions[dimension].before, size,
              dimensions[dimension].after, lanes);
-    costs[k].label = labels[k];
   }
-  measure_group(bench, scenario, costs, count);
+  return count;
 }
 
 static void measure_dimension(bench_t *bench, const bench_scenario_t *scenario, dimension_t dimension) {
   unsigned step = bench->options.effort == BENCH_FULL ? 1 : 2;
-  for (unsigned i = 0; i < 8 && dimensions[dimension].sizes[i] != 0; i += step)
-    measure_size(bench, scenario, dimension, dimensions[dimension].sizes[i]);
+  cost_t costs[2 * MOST_SIZES];
+  size_t count = 0;
+  for (unsigned i = 0; i < MOST_SIZES && dimensions[dimension].sizes[i] != 0; i += step)
+    count += costs_of_size(dimension, dimensions[dimension].sizes[i], &costs[count]);
+  measure_group(bench, scenario, costs, count);
 }
 
 void bench_run_sizes(bench_t *bench, const bench_scenario_t *scenario) {

@@ -33,6 +33,8 @@ static const way_t ways[] = {
     {"to the loop", "uv_async", ASYNC, 300000, 0, 2000},
 };
 
+enum { WAYS = sizeof ways / sizeof ways[0], PARTS = 5 };
+
 typedef struct hand_over {
   const way_t *way;
   uint64_t samples, received;
@@ -188,22 +190,32 @@ static void measure(hand_over_t *h) {
   uv_loop_close(&h->loop);
 }
 
+static void report(bench_t *bench, const bench_scenario_t *scenario, const way_t *way, double *ns,
+                   size_t count) {
+  bench_result_t result = {.scenario = scenario->name, .system = way->system, .unit = "ns"};
+  snprintf(result.label, sizeof result.label, "%s", way->label);
+  result.summary = bench_summarize(ns, count);
+  bench_report_row(&bench->report, &result);
+}
+
+/* In turns, a part of the samples at a time: they are to be compared. */
 void bench_run_hand_over(bench_t *bench, const bench_scenario_t *scenario) {
+  double *ns[WAYS] = {NULL};
+  size_t received[WAYS] = {0};
   bench_report_title(&bench->report, scenario->name, scenario->what);
   bench_report_head();
-  for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-    hand_over_t h = {.way = &ways[w], .samples = bench_scale(bench, ways[w].samples)};
-    bench_result_t result = {.scenario = scenario->name, .system = ways[w].system, .unit = "ns"};
-    snprintf(result.label, sizeof result.label, "%s", ways[w].label);
-    bench_report_progress(&bench->report, scenario->name, ways[w].label, ways[w].system);
-    h.ns = calloc((size_t)h.samples, sizeof *h.ns);
-    if (h.ns == NULL) {
-      bench_fail(bench, scenario->name, "no memory");
-      return;
+  for (size_t part = 0; part < PARTS; part++)
+    for (size_t w = 0; w < WAYS; w++) {
+      uint64_t samples = (bench_scale(bench, ways[w].samples) + PARTS - 1) / PARTS;
+      if (part == 0 && (ns[w] = calloc(PARTS * (size_t)samples, sizeof *ns[w])) == NULL)
+        abort();
+      hand_over_t h = {.way = &ways[w], .samples = samples, .ns = &ns[w][received[w]]};
+      bench_report_progress(&bench->report, scenario->name, ways[w].label, ways[w].system);
+      measure(&h);
+      received[w] += (size_t)h.received;
     }
-    measure(&h);
-    result.summary = bench_summarize(h.ns, (size_t)h.received);
-    bench_report_row(&bench->report, &result);
-    free(h.ns);
+  for (size_t w = 0; w < WAYS; w++) {
+    report(bench, scenario, &ways[w], ns[w], received[w]);
+    free(ns[w]);
   }
 }

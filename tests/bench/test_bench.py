@@ -37,6 +37,8 @@ def check_results(scenarios, systems):
         assert result.returncode == 0, result.stdout + result.stderr
         written = json.loads(file.read_text())
     assert written['effort'] == 'smoke' and set(written['systems']) == set(systems), written
+    assert written['command'] == ['tests/bench/run', '--smoke', '--json', str(file)], written
+    assert written['compiler'], written
     assert set(written['line_ns']) == set(scenarios) and min(written['line_ns'].values()) >= 0, written
     for scenario in scenarios:
         results = [r for r in written['results'] if r['scenario'] == scenario]
