@@ -11,10 +11,11 @@
 #include <string.h>
 #include <uv.h>
 
+#include "bench_device.h"
 #include "ovl.h"
 #include "support/cmocka_all.h"
 
-enum { FEW = 1000, MANY = 100000, STAGES = 2 };
+enum { FEW = 1000, MANY = 100000, LANES = 2 };
 
 /* ---- malloc and its relatives ---- */
 
@@ -147,9 +148,36 @@ typedef struct description {
   ovl_lane_kind_t kind; /* of the second lane */
   ovl_op_cb run;
   ovl_order_t order;
+  uint32_t width;
+  unsigned per_lane; /* stages; 0: 1 */
+  bool depends;      /* each stage on itself, one microbatch before */
+  uint64_t timeout_ns;
+  ovl_poll_cb poll;
   bool report;
   size_t trace;
+  ovl_device_timing_t timing;
 } description_t;
+
+static unsigned stages_of(const description_t *description) {
+  return LANES * (description->per_lane > 0 ? description->per_lane : 1);
+}
+
+static bench_device_t device;
+
+static ovl_lane_t describe_lane(ovl_pipeline_t *pipeline, const description_t *description,
+                                ovl_lane_kind_t kind) {
+  ovl_lane_options_t options;
+  ovl_lane_t lane;
+  if (kind == OVL_LANE_DEVICE)
+    return bench_device_lane(&device, pipeline);
+  ovl_lane_options_init(&options);
+  options.kind = kind;
+  options.order = description->order;
+  options.width = description->width;
+  options.poll = description->poll;
+  assert_int_equal(ovl_pipeline_add_lane(pipeline, &options, &lane), 0);
+  return lane;
+}
 
 static ovl_pipeline_t *describe(const description_t *description) {
   ovl_pipeline_t *pipeline;
@@ -163,17 +191,20 @@ static ovl_pipeline_t *describe(const description_t *description) {
   options.on_microbatch = description->report ? on_microbatch : NULL;
   options.queue = 64;
   options.trace = description->trace;
+  options.device_timing = description->timing;
   assert_int_equal(ovl_pipeline_create(&pipeline, &options), 0);
-  for (unsigned s = 0; s < STAGES; s++) {
-    ovl_lane_options_t lane;
+  ovl_lane_t lanes[LANES] = {describe_lane(pipeline, description, OVL_LANE_POOL),
+                             describe_lane(pipeline, description, description->kind)};
+  for (unsigned s = 0; s < stages_of(description); s++) {
     ovl_stage_options_t stage;
-    ovl_lane_options_init(&lane);
+    ovl_stage_t added;
     ovl_stage_options_init(&stage);
-    lane.kind = s > 0 ? description->kind : OVL_LANE_POOL;
-    lane.order = description->order;
+    stage.lane = lanes[s % LANES];
     stage.run = description->run;
-    assert_int_equal(ovl_pipeline_add_lane(pipeline, &lane, &stage.lane), 0);
-    assert_int_equal(ovl_pipeline_add_stage(pipeline, &stage, NULL), 0);
+    stage.timeout_ns = description->timeout_ns;
+    assert_int_equal(ovl_pipeline_add_stage(pipeline, &stage, &added), 0);
+    if (description->depends)
+      assert_int_equal(ovl_pipeline_add_dependency(pipeline, added, added, 1), 0);
   }
   return pipeline;
 }
@@ -183,10 +214,10 @@ static void on_done(ovl_pipeline_t *pipeline, int status) {
   assert_int_equal(status, 0);
 }
 
-static counts_t counted_run(ovl_pipeline_t *pipeline, unsigned long ops) {
+static counts_t counted_run(ovl_pipeline_t *pipeline, unsigned stages, unsigned long ops) {
   atomic_store(&operations, 0);
   unsigned long all = atomic_load(&calls), hook = atomic_load(&hook_calls);
-  assert_int_equal(ovl_pipeline_start(pipeline, &loop, ops / STAGES, on_done), 0);
+  assert_int_equal(ovl_pipeline_start(pipeline, &loop, ops / stages, on_done), 0);
   assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
   assert_int_equal(atomic_load(&operations), ops);
   return (counts_t){.all = atomic_load(&calls) - all, .hook = atomic_load(&hook_calls) - hook};
@@ -195,8 +226,9 @@ static counts_t counted_run(ovl_pipeline_t *pipeline, unsigned long ops) {
 /* The first run makes threads and tables. */
 static void assert_none_per_op(const description_t *description) {
   ovl_pipeline_t *pipeline = describe(description);
-  counted_run(pipeline, FEW);
-  counts_t few = counted_run(pipeline, FEW), many = counted_run(pipeline, MANY);
+  unsigned stages = stages_of(description);
+  counted_run(pipeline, stages, FEW);
+  counts_t few = counted_run(pipeline, stages, FEW), many = counted_run(pipeline, stages, MANY);
   assert_true(many.all <= few.all);
   assert_true(many.hook <= few.hook);
   ovl_pipeline_close(pipeline, NULL);
@@ -241,6 +273,44 @@ static void test_trace(void **state) {
   assert_none_per_op(&(description_t){.run = count_op, .trace = 700});
 }
 
+static void test_a_lane_of_width_3(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = count_op, .width = 3});
+}
+
+static void test_stages_that_share_lanes(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = count_op, .per_lane = 4});
+}
+
+static void test_dependencies(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = count_op, .depends = true});
+}
+
+static void test_deadlines(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = count_op, .timeout_ns = UINT64_C(3600000000000)});
+}
+
+static void poll(ovl_pipeline_t *pipeline, ovl_lane_t lane, void *data) {
+  (void)pipeline;
+  (void)lane;
+  (void)data;
+}
+
+static void test_polled_lanes(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = complete_op, .poll = poll});
+}
+
+static void test_a_device(void **state) {
+  (void)state;
+  assert_none_per_op(&(description_t){.run = count_op, .kind = OVL_LANE_DEVICE});
+  assert_none_per_op(
+      &(description_t){.run = count_op, .kind = OVL_LANE_DEVICE, .timing = OVL_DEVICE_TIMING_ALL});
+}
+
 static unsigned long to_submit;
 
 static void submit_all(void *argument) {
@@ -253,7 +323,7 @@ static void submit_all(void *argument) {
 
 static counts_t streaming_run(ovl_pipeline_t *pipeline, unsigned long ops) {
   uv_thread_t thread;
-  to_submit = ops / STAGES;
+  to_submit = ops / LANES;
   atomic_store(&operations, 0);
   assert_int_equal(uv_thread_create(&thread, submit_all, pipeline), 0);
   unsigned long all = atomic_load(&calls), hook = atomic_load(&hook_calls);
@@ -283,11 +353,18 @@ int main(void) {
       cmocka_unit_test(test_pending_operations),
       cmocka_unit_test(test_fixed_order),
       cmocka_unit_test(test_trace),
+      cmocka_unit_test(test_a_lane_of_width_3),
+      cmocka_unit_test(test_stages_that_share_lanes),
+      cmocka_unit_test(test_dependencies),
+      cmocka_unit_test(test_deadlines),
+      cmocka_unit_test(test_polled_lanes),
+      cmocka_unit_test(test_a_device),
       cmocka_unit_test(test_streaming),
   };
+  bench_device_init(&device);
   if (uv_loop_init(&loop) != 0)
     return EXIT_FAILURE;
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   uv_loop_close(&loop);
-  return failed;
+  return failed != 0;
 }
