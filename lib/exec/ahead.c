@@ -221,12 +221,15 @@ void ovl_ahead_note_end(ovl_executor_t *x, const ovl_core_op_t *op, uint64_t now
   if (x->ahead_count == 0)
     return;
   ovl_ahead_lane_t *a = &x->ahead[op->lane];
-  x->ahead_known++;
-  if (++a->known_ended <= a->seen_ended)
+  ovl_ahead_stage_t *s = &x->ahead_stages[op->stage];
+  if (++a->known_ended <= a->seen_ended) {
+    x->ahead_known++;
     return;
+  }
   a->seen_ended = a->known_ended;
-  ovl_ahead_stage_ended(&x->ahead_stages[op->stage], ovl_core_op_microbatch(&x->core, op), x->core.plan->rows,
-                        now);
+  uint64_t microbatch = ovl_core_op_microbatch(&x->core, op);
+  x->ahead_known += microbatch + 1 - ovl_count_get(&s->ended); /* those that were skipped, too */
+  ovl_ahead_stage_ended(s, microbatch, x->core.plan->rows, now);
 }
 
 /* Of the lane's ops. The last of them may be in here before one that was missed, but is to be seen then, too. */

@@ -90,19 +90,21 @@ static bool are_enough(const ovl_crew_t *crew, uint64_t now) {
   return crew->crowd.stands_by && is_full(crew, now);
 }
 
-static bool somebody_comes(const ovl_crew_t *crew) {
-  return crew->by_state[OVL_RUNNER_QUEUED] > 0 || crew->by_state[OVL_RUNNER_WOKEN] > 0;
+static bool one_is_queued(const ovl_crew_t *crew) {
+  return crew->by_state[OVL_RUNNER_QUEUED] > 0 && ovl_crew_find_queued(crew) != NULL;
 }
 
-/* Enough are busy, but nobody stands by, nor is on his way to. */
-static bool wants_stand_by(const ovl_crew_t *crew, uint64_t now) {
-  return !crew->crowd.stands_by && !somebody_comes(crew) && is_full(crew, now);
+/* Nobody stands by, nor is about to: where enough are busy, one should. */
+static bool wants_stand_by(const ovl_crew_t *crew) {
+  return !crew->crowd.stands_by && crew->by_state[OVL_RUNNER_WOKEN] == 0;
 }
 
 bool ovl_crew_may_call(const ovl_crew_t *crew, uint64_t now) {
   if (crew->parked == NULL && ovl_crew_live(crew) >= crew->size)
     return false;
-  return !is_full(crew, now) || (wants_stand_by(crew, now) && !crew->short_handed);
+  if (!is_full(crew, now))
+    return true;
+  return wants_stand_by(crew) && (crew->parked != NULL || !(crew->short_handed || one_is_queued(crew)));
 }
 
 void ovl_crew_summon(ovl_executor_t *x, bool self) {
@@ -162,7 +164,9 @@ uint32_t ovl_crew_wanted(const ovl_executor_t *x) {
   uint32_t work = ovl_crew_work(x);
   if (work > 0)
     return work + (x->crew.pairs && x->core.moves == 0);
-  return wants_stand_by(&x->crew, x->core.now);
+  const ovl_crew_t *crew = &x->crew; /* who goes ahead has the lanes, perhaps */
+  return !crew->dismissed && crew->parked == NULL && wants_stand_by(crew) && !one_is_queued(crew) &&
+         is_full(crew, x->core.now);
 }
 
 static void enlist_missing(ovl_executor_t *x, ovl_runner_t ***tail) {

@@ -236,8 +236,11 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
     ovl_ahead_call_back(x); /* from now on somebody has to be called */
     ovl_exec_follow_up(x, true);
   }
-  if (ovl_crew_work(x) == 0 && !x->crew.dismissed)
+  if (ovl_crew_work(x) == 0 && !x->crew.dismissed) {
     park(x, r, idle_time(x, r));
+    if (r->called) /* if not for an op, then to stand by */
+      return true;
+  }
   if (ovl_crew_work(x) > 0)
     return true;
   x->crew.left_idle = ovl_clock_now(&x->clock);
@@ -274,11 +277,12 @@ static void stand_by(ovl_executor_t *x, ovl_runner_t *r) {
     ovl_crew_summon(x, true);
 }
 
-/* Somebody stands by already. True: it was called. */
+/* Somebody stands by already. True: that is not so any more, or it was called. */
 static bool sleep_as_surplus(ovl_executor_t *x, ovl_runner_t *r) {
-  if (r->leave_at == 0)
-    park(x, r, x->crew.park_ns);
-  return r->leave_at == 0 && !is_surplus(&x->crew, ovl_clock_now(&x->clock));
+  if (r->leave_at != 0)
+    return false;
+  park(x, r, x->crew.park_ns);
+  return r->called || !x->crew.crowd.stands_by || !is_surplus(&x->crew, ovl_clock_now(&x->clock));
 }
 
 static void poll_if_due(ovl_executor_t *x, uint64_t now) {

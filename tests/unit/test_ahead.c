@@ -333,6 +333,11 @@ static int no_op(ovl_op_t *op) {
   return 0;
 }
 
+static int fail_one(ovl_op_t *op) {
+  const chain_t *c = op->data;
+  return op->stage.id == 1 && (int64_t)op->microbatch == c->fails ? -7 : 0;
+}
+
 typedef struct play {
   ovl_pipeline_t *p;
   ovl_executor_t *x;
@@ -356,6 +361,7 @@ static play_t begin_play_on(unsigned lanes, uint32_t window, unsigned stages) {
   y.x->crew.by_state[OVL_RUNNER_FREE] -= 2;
   y.x->crew.by_state[OVL_RUNNER_WORKING] += 2;
   y.x->called = 0;
+  y.x->crew.dismissed = false;
   ovl_ahead_begin(y.x);
   ovl_core_begin(&y.x->core, OVL_OVERLAP, 10, y.now);
   return y;
@@ -425,6 +431,21 @@ static void the_core_hears_in_order(void **state) {
   assert_false(ovl_ahead_pass(y.x, &y.one->trip, ++y.now, &op));
   assert_false(ovl_ahead_pass(y.x, &y.two->trip, ++y.now, &op));
   end_play(&y);
+}
+
+/* Or who looks for ops would take it for news all the time. */
+static void what_was_skipped_is_known(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(3);
+  options.on_error = OVL_ON_ERROR_CONTINUE;
+  chain_t c = {
+      .p = make_pipeline(&options), .lanes = 2, .stages = 2, .window = 3, .fails = 7, .lane_of = {0, 1}};
+  for (unsigned s = 0; s < 2; s++)
+    add_stage(c.p, add_lane(c.p, OVL_LANE_POOL, 1), fail_one, &c);
+  assert_int_equal(ovl_pipeline_run(c.p, 30), -7);
+  assert_int_equal(stats_of(c.p).ops, 59);
+  assert_int_equal(ovl_ahead_ended(&c.p->exec), c.p->exec.ahead_known);
+  ovl_pipeline_close(c.p, NULL);
 }
 
 /* Its runner is put aside right then: what others have built on that is not to be missed for as long. */
@@ -639,10 +660,24 @@ static void who_is_to_stand_by_is_not_waited_for(void **state) {
   ovl_crew_set_state(crew, &crew->runners[2], OVL_RUNNER_QUEUED);
   assert_true(goes_ahead(&y, y.one, op));
   assert_int_equal(ovl_crew_wanted(y.x), 0);
+  crew->runners[2].relief_of = y.one;
+  crew->leaving = 1;
+  assert_false(goes_ahead(&y, y.one, op)); /* he comes for another, and may be long in coming */
+  assert_int_equal(ovl_crew_wanted(y.x), 1);
+  crew->runners[2].relief_of = NULL;
+  crew->leaving = 0;
   ovl_crew_set_state(crew, &crew->runners[2], OVL_RUNNER_PARKED);
+  crew->parked = &crew->runners[2];
+  assert_false(goes_ahead(&y, y.one, op)); /* he can be called at once */
+  assert_int_equal(ovl_crew_wanted(y.x), 0);
   crew->crowd.stands_by = true;
   assert_true(goes_ahead(&y, y.one, op));
   assert_int_equal(ovl_crew_wanted(y.x), 0);
+  crew->dismissed = true;
+  crew->crowd.stands_by = false;
+  crew->parked = NULL;
+  assert_int_equal(ovl_crew_wanted(y.x), 0);
+  crew->dismissed = false;
   crew->crowd.processors = 3;
   crew->parked = &crew->runners[2];
   assert_false(goes_ahead(&y, y.one, op));
@@ -775,6 +810,7 @@ int main(void) {
       cmocka_unit_test(who_looks_sees_all),
       cmocka_unit_test(times_are_those_of_a_run),
       cmocka_unit_test(the_core_hears_in_order),
+      cmocka_unit_test(what_was_skipped_is_known),
       cmocka_unit_test(an_op_that_others_see_ended_is_known),
       cmocka_unit_test(who_was_called_back_takes_no_step),
       cmocka_unit_test(who_has_to_wait_takes_another_lane),
