@@ -3,20 +3,18 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <time.h>
+
+#include "support/random.h"
 
 static atomic_uint threads, count;
 
 /* So that each thread goes its own way. */
 static uint64_t next_number(void) {
-  static _Thread_local uint64_t state;
-  if (state == 0)
-    state = (atomic_fetch_add(&threads, 1) + 1) * UINT64_C(0x9e3779b97f4a7c15);
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return state >> 20;
+  static _Thread_local random_source_t random;
+  if (random.state == 0)
+    random.state = (uint64_t)(atomic_fetch_add(&threads, 1) + 1) << 32;
+  return random_next(&random);
 }
 
 void interrupt_now_and_then(void) {
