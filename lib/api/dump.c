@@ -20,7 +20,7 @@ static unsigned long long number(uint64_t n) { return (unsigned long long)n; }
 
 static void tell_name(dump_t *d, const ovl_core_op_t *op) {
   ovl_note_add(&d->text, "\"%.100s\" of microbatch %llu", ovl_run_stage_name(d->p, op->stage),
-               number(op->pub.microbatch));
+               number(ovl_core_op_microbatch(d->core, op)));
 }
 
 /* A time that the core was told may be a little ahead of this thread's clock. */

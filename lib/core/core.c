@@ -101,25 +101,8 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
   }
 }
 
-/* What its callback is to see. */
-static void show(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch, void *item) {
-  op->pub.microbatch = microbatch;
-  if (core->plan->slots != core->plan->rows)
-    op->pub.slot = (uint32_t)(microbatch % core->plan->slots);
-  op->pub.item = item;
-  op->pub.status = 0;
-}
-
-void ovl_core_foresee(ovl_core_t *core, uint64_t until) {
-  for (core->foreseen = max_u64(core->foreseen, core->next); core->foreseen < until; core->foreseen++)
-    for (uint32_t s = 0; s < core->plan->stage_count; s++)
-      show(core, ovl_core_op_at(core, core->foreseen, s), core->foreseen, NULL);
-}
-
 static void prepare_op(ovl_core_t *core, uint32_t slot, uint32_t stage, uint64_t bound) {
   ovl_core_op_t *op = op_at(core, slot, stage);
-  if (core->slots[slot].microbatch >= core->foreseen) /* else it may be being read */
-    show(core, op, core->slots[slot].microbatch, core->slots[slot].item);
   op->state = OVL_OP_WAITING;
   op->bound = bound;
   ovl_idle_pass(core, &core->lanes[op->lane]);
@@ -427,11 +410,12 @@ void ovl_core_finish_items(ovl_core_t *core, uint64_t now) {
 
 ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now) {
   ovl_core_op_t *op = core->lanes[lane].head;
-  ovl_core_take_op(core, op, now);
+  ovl_core_show(core, op);
+  ovl_core_take_shown(core, op, now);
   return op;
 }
 
-void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
+void ovl_core_take_shown(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
   ovl_core_lane_t *lane = &core->lanes[op->lane];
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   ovl_core_advance(core, now);
@@ -439,8 +423,6 @@ void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
   op->state = OVL_OP_RUNNING;
   op->delay = core->now - op->ready_at;
   op->started = core->now;
-  if (slot->fault.status != 0)
-    op->pub.status = slot->fault.status;
   op->place = lane->free[--lane->free_count];
   slot->unstarted--;
   lane->unstarted--;

@@ -176,7 +176,6 @@ typedef struct ovl_core {
 
   uint64_t count;            /* of the run, or OVL_STREAMING */
   uint64_t next;             /* the microbatch to be admitted next */
-  uint64_t foreseen;         /* those before it have been shown to their callbacks ahead of that */
   uint32_t next_slot;        /* its slot */
   uint32_t in_flight;        /* slots not FREE */
   uint32_t running;          /* ops */
@@ -228,17 +227,13 @@ void ovl_core_finish_items(ovl_core_t *core, uint64_t now);
 ovl_core_op_t *ovl_core_take(ovl_core_t *core, uint32_t lane, uint64_t now);
 
 /* The same with an op that is ready, wherever it stands in the list of a lane in ready order: the driver may have seen it
- * become ready before another. */
-void ovl_core_take_op(ovl_core_t *core, ovl_core_op_t *op, uint64_t now);
+ * become ready before another. What its callback sees has been set up. */
+void ovl_core_take_shown(ovl_core_t *core, ovl_core_op_t *op, uint64_t now);
 
 /* A lane of that kind with an op that may start: `preferred` if it is one, else the lowest numbered;
  * OVL_NO_LANE if there is none. */
 uint32_t ovl_core_pick_lane(const ovl_core_t *core, ovl_lane_kind_t kind, uint32_t preferred);
 #define OVL_NO_LANE UINT32_MAX
-
-/* Sets up what callbacks of microbatches without items will see that are not admitted yet, up to this one; those that
- * were in their rows before have retired. */
-void ovl_core_foresee(ovl_core_t *core, uint64_t until);
 
 /* Holds a lane back, or lets it go on. */
 void ovl_core_hold_lane(ovl_core_t *core, uint32_t lane, bool held);
@@ -291,6 +286,23 @@ static inline ovl_core_slot_t *ovl_core_op_slot(const ovl_core_t *core, const ov
 /* The admitted one. */
 static inline uint64_t ovl_core_op_microbatch(const ovl_core_t *core, const ovl_core_op_t *op) {
   return ovl_core_op_slot(core, op)->microbatch;
+}
+
+/* Sets up what the op's callback sees, as it starts and by who starts it: the line stays in the cache of whoever calls that
+ * stage. Of a microbatch that may not have been admitted yet, but what was in its row before has retired; or, of one that
+ * has, from its slot. */
+static inline void ovl_core_show_as(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch,
+                                    void *item, int status) {
+  op->pub.microbatch = microbatch;
+  if (core->plan->slots != core->plan->rows)
+    op->pub.slot = (uint32_t)(microbatch % core->plan->slots);
+  op->pub.item = item;
+  op->pub.status = status;
+}
+
+static inline void ovl_core_show(const ovl_core_t *core, ovl_core_op_t *op) {
+  const ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
+  ovl_core_show_as(core, op, slot->microbatch, slot->item, slot->fault.status);
 }
 
 /* The op of that stage in the microbatch's row: the microbatch's own, or one that is there before or after it. */

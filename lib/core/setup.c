@@ -152,7 +152,7 @@ void ovl_core_reset(ovl_core_t *core) {
     for (uint32_t word = 0; word < core->lane_words; word++)
       *ovl_core_lane_word(core, kind, word) = 0;
   core->startable[0] = core->startable[1] = 0;
-  core->next = core->foreseen = 0;
+  core->next = 0;
   core->moves = 0;
   core->next_slot = core->in_flight = core->running = core->faults = 0;
   core->stopped = core->tell_cancel = false;

@@ -151,12 +151,11 @@ static bool is_wanted(const ovl_executor_t *x, const ovl_runner_t *r) {
   return r->leave_at != 0 || r->looked_at || x->called != 0;
 }
 
-/* Sets up ops of microbatches to come, as far as their rows are free. */
+/* Ops of microbatches to come, as far as their rows are free. */
 static void allow(ovl_executor_t *x) {
   uint64_t until = x->core.tally.retired + x->core.plan->rows;
   if (until > x->core.count)
     until = x->core.count;
-  ovl_core_foresee(&x->core, until);
   if (atomic_load_explicit(&x->ahead_allowed, memory_order_relaxed) < until)
     atomic_store_explicit(&x->ahead_allowed, until, memory_order_release);
 }
@@ -266,7 +265,7 @@ static void tell_core(ovl_executor_t *x, const ovl_ahead_lane_t *a, uint64_t at)
   const ovl_ahead_note_t *note = ovl_ahead_note_at(a, a->known_ended);
   ovl_core_op_t *op = &x->core.ops[note->op];
   if (a->known_ended == a->known_begun) {
-    ovl_exec_start_op(x, op, note->thread, at);
+    ovl_exec_start_shown(x, op, note->thread, at);
     return;
   }
   ovl_crowd_count(&x->crew.crowd, at > op->started ? at - op->started : 0, at);

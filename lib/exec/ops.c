@@ -99,13 +99,14 @@ void ovl_exec_count_deadline(const ovl_executor_t *x, ovl_core_op_t *op, uint64_
 
 ovl_core_op_t *ovl_exec_start_next(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now) {
   ovl_core_op_t *op = x->core.lanes[lane].head;
-  ovl_exec_start_op(x, op, thread, now);
+  ovl_core_show(&x->core, op);
+  ovl_exec_start_shown(x, op, thread, now);
   return op;
 }
 
-void ovl_exec_start_op(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, uint64_t now) {
+void ovl_exec_start_shown(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, uint64_t now) {
   ovl_exec_lane_t *lane = &x->lanes[op->lane];
-  ovl_core_take_op(&x->core, op, now);
+  ovl_core_take_shown(&x->core, op, now);
   const ovl_stage_hooks_t *stage = hooks_of(x, op);
   op->busy = OVL_BUSY_CALL | OVL_BUSY_PENDING;
   op->flags = 0;

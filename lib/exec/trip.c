@@ -82,13 +82,13 @@ static ovl_core_op_t *begin_op(const ovl_executor_t *x, ovl_trip_t *t, ovl_ahead
   t->stage = s;
   t->microbatch = ovl_count_get(&s->begun);
   ovl_core_op_t *op = ovl_core_op_at(&x->core, t->microbatch, s->number);
+  ovl_core_show_as(&x->core, op, t->microbatch, NULL, 0);
   *ovl_ahead_note_at(a, t->number) =
       (ovl_ahead_note_t){.began = now, .op = (uint32_t)(op - x->core.ops), .thread = t->thread};
   ovl_count_set(&s->begun, t->microbatch + 1);
   ovl_count_set(&a->begun, t->number + 1);
   t->told++;
-  __builtin_prefetch(
-      ovl_core_op_at(&x->core, t->microbatch + 1, s->number)); /* somebody else has set it up */
+  __builtin_prefetch(ovl_core_op_at(&x->core, t->microbatch + 1, s->number), 1); /* the next one, perhaps */
   return op;
 }
 

@@ -352,7 +352,7 @@ static const char *compare_lane(const spec_t *spec, const spec_run_t *run, const
   if (!any)
     return NULL;
   const ovl_core_op_t *head = core->lanes[lane].head;
-  REQUIRE(head->pub.microbatch == next.microbatch && head->stage == next.stage,
+  REQUIRE(ovl_core_op_microbatch(core, head) == next.microbatch && head->stage == next.stage,
           "another op is next on a lane than should be");
   return NULL;
 }

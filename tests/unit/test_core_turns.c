@@ -288,7 +288,7 @@ enum { HELD = 4, WIDE = 5, SKIPPING_COUNT = 20 };
 static uint32_t lane_without_the_held_op(const rig_t *rig) {
   for (uint32_t l = 0; l < rig->lane_count; l++) {
     const ovl_core_op_t *op = rig->core.lanes[l].head;
-    if (rig_startable(rig, l) > 0 && !(l == 2 && op->pub.microbatch == HELD))
+    if (rig_startable(rig, l) > 0 && !(l == 2 && ovl_core_op_microbatch(&rig->core, op) == HELD))
       return l;
   }
   return OVL_NO_LANE;
