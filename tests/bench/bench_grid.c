@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench_load.h"
+#include "bench_ratio.h"
 
 enum { MOST_CASES = 24, SHORT_RUNS = 21 };
 
@@ -144,32 +144,6 @@ static void print_spread(const table_t *table, size_t system) {
   putchar('\n');
 }
 
-/* How many times as fast a system was as the other; 0: one of them was not measured. */
-static double speed(const table_t *table, size_t column, size_t system, size_t other) {
-  const bench_summary_t *a = &cell_at(table, column, system)->summary,
-                        *b = &cell_at(table, column, other)->summary;
-  if (a->count == 0 || b->count == 0 || a->median <= 0 || b->median <= 0)
-    return 0;
-  return is_empty(table->cases[column]) ? b->median / a->median : a->median / b->median;
-}
-
-static size_t find_system(const bench_system_t *system) {
-  size_t s = 0;
-  while (bench_systems[s] != system)
-    s++;
-  return s;
-}
-
-/* bench_system_count: no peer was measured. */
-static size_t best_peer(const table_t *table, size_t column) {
-  size_t best = bench_system_count;
-  for (size_t s = 0; s < bench_system_count; s++)
-    if (bench_systems[s]->is_peer && cell_at(table, column, s)->summary.count > 0 &&
-        (best == bench_system_count || speed(table, column, s, best) > 1))
-      best = s;
-  return best;
-}
-
 static void print_ratio(double ratio) {
   if (ratio > 0)
     print_number(ratio);
@@ -177,17 +151,19 @@ static void print_ratio(double ratio) {
     print_text("-");
 }
 
-static void print_ratios(const table_t *table) {
-  size_t own = find_system(&bench_system_ovl), least = find_system(&bench_system_floor);
+static void print_ratios(const bench_report_t *report, const char *scenario, const table_t *table) {
+  bench_ratios_t ratios[MOST_CASES];
+  for (size_t c = 0; c < table->case_count; c++)
+    ratios[c] = bench_ratios(report, scenario, table->cases[c]->label);
   printf("%-*s", NAME_WIDTH, "libovl : floor");
   for (size_t c = 0; c < table->case_count; c++)
-    print_ratio(speed(table, c, own, least));
+    print_ratio(ratios[c].to_floor);
   printf("\n%-*s", NAME_WIDTH, "libovl : best");
   for (size_t c = 0; c < table->case_count; c++)
-    print_ratio(best_peer(table, c) < bench_system_count ? speed(table, c, own, best_peer(table, c)) : 0);
+    print_ratio(ratios[c].to_best);
   printf("\n%-*s", NAME_WIDTH, "  best peer");
   for (size_t c = 0; c < table->case_count; c++)
-    print_text(best_peer(table, c) < bench_system_count ? bench_systems[best_peer(table, c)]->name : "-");
+    print_text(ratios[c].best != NULL ? ratios[c].best : "-");
   putchar('\n');
 }
 
@@ -197,7 +173,7 @@ static void print_table(bench_t *bench, const bench_scenario_t *scenario, const 
   for (size_t s = 0; s < bench_system_count; s++)
     if (bench->options.systems[s])
       print_medians(table, s);
-  print_ratios(table);
+  print_ratios(&bench->report, scenario->name, table);
   print_head("spread", table);
   for (size_t s = 0; s < bench_system_count; s++)
     if (bench->options.systems[s])

@@ -4,9 +4,12 @@
 #include "bench_report.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "bench_clock.h"
+#include "bench_ratio.h"
+#include "bench_system.h"
 
 /* ---- summaries ---- */
 
@@ -114,7 +117,16 @@ static void write_field(FILE *file, const char *name, const char *text) {
   fputs(", ", file);
 }
 
-static void write_result(FILE *file, const bench_result_t *result) {
+static void write_ratios(FILE *file, const bench_ratios_t *ratios) {
+  if (ratios->to_floor > 0)
+    fprintf(file, "\"to_floor\": %.6g, ", ratios->to_floor);
+  if (ratios->to_best > 0) {
+    fprintf(file, "\"to_best_peer\": %.6g, ", ratios->to_best);
+    write_field(file, "best_peer", ratios->best);
+  }
+}
+
+static void write_result(const bench_report_t *report, FILE *file, const bench_result_t *result) {
   fputs("    {", file);
   write_field(file, "scenario", result->scenario);
   write_field(file, "case", result->label);
@@ -122,6 +134,10 @@ static void write_result(FILE *file, const bench_result_t *result) {
   write_field(file, "unit", result->unit);
   if (result->microbatches != 0)
     fprintf(file, "\"microbatches\": %llu, ", (unsigned long long)result->microbatches);
+  if (strcmp(result->system, bench_system_ovl.name) == 0) {
+    bench_ratios_t ratios = bench_ratios(report, result->scenario, result->label);
+    write_ratios(file, &ratios);
+  }
   fprintf(file, "\"median\": %.6g, \"p99\": %.6g, \"min\": %.6g, \"max\": %.6g, \"values\": %zu}",
           result->summary.median, result->summary.p99, result->summary.min, result->summary.max,
           result->summary.count);
@@ -133,7 +149,7 @@ int bench_report_write_json(const bench_report_t *report, FILE *file,
   write_header(file, data);
   fputs("  \"results\": [\n", file);
   for (size_t i = 0; i < report->count; i++) {
-    write_result(file, &report->results[i]);
+    write_result(report, file, &report->results[i]);
     fputs(i + 1 < report->count ? ",\n" : "\n", file);
   }
   fputs("  ]\n}\n", file);

@@ -7,6 +7,7 @@
 
 #include "bench_grid.h"
 #include "bench_load.h"
+#include "bench_ratio.h"
 
 enum { TRIES = 3, ROUNDS = 3 };
 
@@ -94,6 +95,14 @@ static void report(bench_t *bench, const bench_scenario_t *scenario, const searc
     bench_report_row(&bench->report, &result);
 }
 
+static void print_ratios(bench_t *bench, const bench_scenario_t *scenario, const shape_t *shape) {
+  bench_ratios_t ratios = bench_ratios(&bench->report, scenario->name, shape->label);
+  if (ratios.to_floor > 0)
+    printf("  libovl : floor %.3f\n", ratios.to_floor);
+  if (ratios.to_best > 0)
+    printf("  libovl : best %.3f (%s)\n", ratios.to_best, ratios.best);
+}
+
 static void measure(bench_t *bench, const bench_scenario_t *scenario, const shape_t *shape) {
   search_t searches[BENCH_MOST_SYSTEMS];
   double values[BENCH_MOST_SYSTEMS][ROUNDS];
@@ -117,6 +126,7 @@ static void measure(bench_t *bench, const bench_scenario_t *scenario, const shap
   for (size_t s = 0; s < bench_system_count; s++)
     if (bench_system_is_open(s))
       report(bench, scenario, &searches[s], values[s], counts[s]);
+  print_ratios(bench, scenario, shape);
 }
 
 void bench_run_metg(bench_t *bench, const bench_scenario_t *scenario) {

@@ -30,6 +30,24 @@ def listed():
     return names['scenarios'], names['systems']
 
 
+def times_as_fast(a, b):
+    return a['median'] / b['median'] if a['unit'] == 'efficiency' else b['median'] / a['median']
+
+
+def check_ratios(own, of_case):
+    """Those of libovl's result, worked out anew from the results of all systems in its case."""
+    peers = [r for system, r in of_case.items() if system not in ('floor', 'libovl') and r['median'] > 0]
+    if own['median'] == 0:
+        peers = []
+    if 'floor' in of_case and own['median'] > 0 and of_case['floor']['median'] > 0:
+        assert abs(own['to_floor'] / times_as_fast(own, of_case['floor']) - 1) < 1e-3, (own, of_case)
+    assert ('best_peer' in own) == bool(peers), (own, of_case)
+    if peers:
+        least = min(times_as_fast(own, r) for r in peers)
+        assert abs(own['to_best_peer'] / least - 1) < 1e-3, (own, of_case)
+        assert abs(times_as_fast(own, of_case[own['best_peer']]) / least - 1) < 1e-3, (own, of_case)
+
+
 def check_results(scenarios, systems):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / 'results.json'
@@ -49,6 +67,8 @@ def check_results(scenarios, systems):
         assert not missing, f'{scenario}: nothing of {missing}'
         for r in results:
             assert r['values'] > 0 and 0 <= r['min'] <= r['median'] <= r['max'], r
+        for own in (r for r in results if scenario in GRIDS and r['system'] == 'libovl'):
+            check_ratios(own, {r['system']: r for r in results if r['case'] == own['case']})
 
 
 def check_choice():
