@@ -5,24 +5,31 @@
 
 #include "bench_system.h"
 
-/* NULL: not measured. */
+/* NULL: not measured, or slower than was looked for. */
 static const bench_result_t *find(const bench_report_t *report, const char *scenario, const char *label,
                                   const bench_system_t *system) {
   for (size_t i = 0; i < report->count; i++) {
-    const bench_result_t *result = &report->results[i];
-    if (strcmp(result->scenario, scenario) == 0 && strcmp(result->label, label) == 0 &&
-        strcmp(result->system, system->name) == 0)
-      return result;
+    const bench_result_t *r = &report->results[i];
+    if (strcmp(r->scenario, scenario) == 0 && strcmp(r->system, system->name) == 0 &&
+        strncmp(r->label, label, sizeof r->label - 1) == 0)
+      return r->summary.median > 0 && r->limit != BENCH_MORE_THAN ? r : NULL;
   }
   return NULL;
 }
 
-/* Of an efficiency there is more, of times less, where something is faster. */
+/* How many times as fast a was as b. Of an efficiency there is more, of times less, where something is faster; of other
+ * units nothing is known: 0, as where one of them was not measured. */
 static double speed(const bench_result_t *a, const bench_result_t *b) {
-  if (a == NULL || b == NULL || a->summary.median <= 0 || b->summary.median <= 0)
+  if (a == NULL || b == NULL)
     return 0;
-  bool more_is_faster = strcmp(a->unit, "efficiency") == 0;
-  return more_is_faster ? a->summary.median / b->summary.median : b->summary.median / a->summary.median;
+  if (strcmp(a->unit, "efficiency") == 0)
+    return a->summary.median / b->summary.median;
+  return strncmp(a->unit, "ns", 2) == 0 ? b->summary.median / a->summary.median : 0;
+}
+
+static double ratio(const bench_result_t *a, const bench_result_t *b) {
+  bool exact = a != NULL && b != NULL && a->limit == BENCH_NO_LIMIT && b->limit == BENCH_NO_LIMIT;
+  return exact ? speed(a, b) : 0;
 }
 
 bench_ratios_t bench_ratios(const bench_report_t *report, const char *scenario, const char *label) {
@@ -33,7 +40,7 @@ bench_ratios_t bench_ratios(const bench_report_t *report, const char *scenario, 
     if (peer != NULL && (best == NULL || speed(peer, best) > 1))
       best = peer;
   }
-  return (bench_ratios_t){.to_floor = speed(own, find(report, scenario, label, &bench_system_floor)),
-                          .to_best = speed(own, best),
-                          .best = best != NULL ? best->system : NULL};
+  return (bench_ratios_t){.to_floor = ratio(own, find(report, scenario, label, &bench_system_floor)),
+                          .to_best = ratio(own, best),
+                          .best = ratio(own, best) > 0 ? best->system : NULL};
 }

@@ -5,11 +5,11 @@
 
 #include "bench_report.h"
 
-/* Times as fast, by medians; above 1: libovl is faster. */
+/* How many times as fast it was, or as small its METG, by medians; above 1: libovl is ahead. */
 typedef struct bench_ratios {
-  double to_floor;  /* 0: one of the two was not measured */
-  double to_best;   /* of the peers */
-  const char *best; /* its name; NULL: no peer was measured */
+  double to_floor;  /* 0: one of the two was not measured, or is not known but for a limit */
+  double to_best;   /* of the peers; 0: the same */
+  const char *best; /* its name; NULL where to_best is 0 */
 } bench_ratios_t;
 
 /* From what the report has by now of that scenario and case. */

@@ -62,6 +62,8 @@ void bench_report_head(void) {
   printf("%-38s %-12s %11s %11s %11s %11s\n", "", "", "median", "99 %", "smallest", "largest");
 }
 
+static const char *const limits[] = {"", "more than", "at most"};
+
 /* Four digits or so, whatever the size. */
 static void print_figure(double value) {
   int digits = value >= 1000 ? 0 : value >= 100 ? 1 : value >= 10 ? 2 : 3;
@@ -71,7 +73,10 @@ static void print_figure(double value) {
 void bench_report_row(bench_report_t *report, const bench_result_t *result) {
   bench_report_add(report, result);
   bench_report_progress_over(report);
-  printf("%-38s %-12s", result->label, result->system);
+  char what[64];
+  snprintf(what, sizeof what, "%s%s%s", result->label, result->limit != BENCH_NO_LIMIT ? ": " : "",
+           limits[result->limit]);
+  printf("%-38s %-12s", what, result->system);
   print_figure(result->summary.median);
   print_figure(result->summary.p99);
   print_figure(result->summary.min);
@@ -134,6 +139,8 @@ static void write_result(const bench_report_t *report, FILE *file, const bench_r
   write_field(file, "unit", result->unit);
   if (result->microbatches != 0)
     fprintf(file, "\"microbatches\": %llu, ", (unsigned long long)result->microbatches);
+  if (result->limit != BENCH_NO_LIMIT)
+    write_field(file, "limit", limits[result->limit]);
   if (strcmp(result->system, bench_system_ovl.name) == 0) {
     bench_ratios_t ratios = bench_ratios(report, result->scenario, result->label);
     write_ratios(file, &ratios);

@@ -16,12 +16,16 @@ typedef struct bench_summary {
 /* Sorts the values. */
 bench_summary_t bench_summarize(double *values, size_t count);
 
+/* A search that ended where it was to end at the latest: its figure is this limit. */
+typedef enum bench_limit { BENCH_NO_LIMIT, BENCH_MORE_THAN, BENCH_AT_MOST } bench_limit_t;
+
 typedef struct bench_result {
   const char *scenario; /* kept by address, as system and unit */
   const char *system;
   const char *unit;
   char label[40];
   bench_summary_t summary;
+  bench_limit_t limit;
   uint64_t microbatches; /* 0: says nothing here */
 } bench_result_t;
 

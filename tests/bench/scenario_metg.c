@@ -89,18 +89,27 @@ static void report(bench_t *bench, const bench_scenario_t *scenario, const searc
                    size_t count) {
   bench_result_t result = {.scenario = scenario->name, .system = search->system->name, .unit = "ns"};
   result.summary = bench_summarize(values, count);
-  snprintf(result.label, sizeof result.label, "%s%s", search->shape->label,
-           count > 0 && result.summary.median >= search->most_ns ? ": more than" : "");
+  snprintf(result.label, sizeof result.label, "%s", search->shape->label);
+  if (result.summary.median >= search->most_ns)
+    result.limit = BENCH_MORE_THAN;
+  else if (result.summary.median <= LEAST_NS)
+    result.limit = BENCH_AT_MOST;
   if (count > 0)
     bench_report_row(&bench->report, &result);
 }
 
-static void print_ratios(bench_t *bench, const bench_scenario_t *scenario, const shape_t *shape) {
+static void print_ratio(const char *what, double ratio, const char *other) {
+  if (ratio > 0)
+    printf("%-38s %-12s %11.3f\n", what, other, ratio);
+  else
+    printf("%-38s %-12s %11s\n", what, other, "-");
+}
+
+static void print_ratios(const bench_t *bench, const bench_scenario_t *scenario, const shape_t *shape) {
   bench_ratios_t ratios = bench_ratios(&bench->report, scenario->name, shape->label);
-  if (ratios.to_floor > 0)
-    printf("  libovl : floor %.3f\n", ratios.to_floor);
-  if (ratios.to_best > 0)
-    printf("  libovl : best %.3f (%s)\n", ratios.to_best, ratios.best);
+  print_ratio("  libovl : floor", ratios.to_floor, "");
+  print_ratio("  libovl : best", ratios.to_best, ratios.best != NULL ? ratios.best : "");
+  fflush(stdout);
 }
 
 static void measure(bench_t *bench, const bench_scenario_t *scenario, const shape_t *shape) {

@@ -36,16 +36,21 @@ def times_as_fast(a, b):
 
 def check_ratios(own, of_case):
     """Those of libovl's result, worked out anew from the results of all systems in its case."""
-    peers = [r for system, r in of_case.items() if system not in ('floor', 'libovl') and r['median'] > 0]
-    if own['median'] == 0:
-        peers = []
-    if 'floor' in of_case and own['median'] > 0 and of_case['floor']['median'] > 0:
-        assert abs(own['to_floor'] / times_as_fast(own, of_case['floor']) - 1) < 1e-3, (own, of_case)
-    assert ('best_peer' in own) == bool(peers), (own, of_case)
-    if peers:
-        least = min(times_as_fast(own, r) for r in peers)
-        assert abs(own['to_best_peer'] / least - 1) < 1e-3, (own, of_case)
-        assert abs(times_as_fast(own, of_case[own['best_peer']]) / least - 1) < 1e-3, (own, of_case)
+    def usable(r):
+        return r['median'] > 0 and r.get('limit') != 'more than'
+
+    def check(name, other):
+        exact = other is not None and usable(own) and 'limit' not in own and 'limit' not in other
+        assert (name in own) == exact, (name, own, of_case)
+        if exact:
+            assert abs(own[name] / times_as_fast(own, other) - 1) < 1e-3, (name, own, of_case)
+
+    floor = of_case.get('floor')
+    check('to_floor', floor if floor is not None and usable(floor) else None)
+    peers = [r for system, r in of_case.items() if system not in ('floor', 'libovl') and usable(r)]
+    check('to_best_peer', min(peers, key=lambda r: times_as_fast(own, r)) if peers and usable(own) else None)
+    if 'best_peer' in own:
+        assert abs(own['to_best_peer'] / times_as_fast(own, of_case[own['best_peer']]) - 1) < 1e-3, (own, of_case)
 
 
 def check_results(scenarios, systems):
@@ -67,8 +72,18 @@ def check_results(scenarios, systems):
         assert not missing, f'{scenario}: nothing of {missing}'
         for r in results:
             assert r['values'] > 0 and 0 <= r['min'] <= r['median'] <= r['max'], r
-        for own in (r for r in results if scenario in GRIDS and r['system'] == 'libovl'):
-            check_ratios(own, {r['system']: r for r in results if r['case'] == own['case']})
+        for own in (r for r in results if r['system'] == 'libovl'):
+            of_case = {r['system']: r for r in results if r['case'] == own['case']}
+            check_ratios(own, of_case if scenario in GRIDS else {'libovl': own})
+
+
+def check_alone():
+    """Without others there are no ratios."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / 'results.json'
+        assert run('--smoke', '-s', 'two_lanes', '-s', 'metg', '-y', 'libovl', '-j', str(file)).returncode == 0
+        for own in json.loads(file.read_text())['results']:
+            check_ratios(own, {'libovl': own})
 
 
 def check_choice():
@@ -94,6 +109,7 @@ def main():
     assert {'floor', 'libovl', 'pool', 'uv'} <= set(systems), systems
     check_refusals()
     check_choice()
+    check_alone()
     check_results(scenarios, systems)
 
 
