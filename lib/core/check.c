@@ -22,13 +22,22 @@ static uint32_t open_sources(const ovl_core_t *core, const ovl_core_op_t *op) {
   return open;
 }
 
+/* What the callback of a running op sees. */
+static const char *check_shown(const ovl_core_t *core, const ovl_core_slot_t *slot, const ovl_core_op_t *op) {
+  const ovl_op_t *pub = &op->pub;
+  REQUIRE(pub->microbatch == slot->microbatch, "an op is not of its slot's microbatch");
+  REQUIRE(pub->slot == slot->microbatch % core->plan->slots, "the user's slot is not microbatch mod slots");
+  REQUIRE(pub->item == slot->item, "an op has not its microbatch's item");
+  REQUIRE(pub->stage.id == op->stage + 1 && pub->lane.id == op->lane + 1,
+          "an op is of another stage or lane");
+  REQUIRE(pub->status == 0 || pub->status == slot->fault.status,
+          "an op sees another error than its microbatch's");
+  REQUIRE(pub->status == 0 || core->plan->stages[op->stage].always, "an op of a failed microbatch runs");
+  return NULL;
+}
+
 static const char *check_op(const ovl_core_t *core, const ovl_core_slot_t *slot, const ovl_core_op_t *op) {
   REQUIRE(op->slot == slot->microbatch % core->plan->rows, "a row is not microbatch mod rows");
-  if (op->state == OVL_OP_RUNNING) {
-    REQUIRE(op->pub.microbatch == slot->microbatch, "an op is not of its slot's microbatch");
-    REQUIRE(op->pub.slot == slot->microbatch % core->plan->slots,
-            "the user's slot is not microbatch mod slots");
-  }
   REQUIRE(op->state != OVL_OP_IDLE, "an op of an active slot is idle");
   REQUIRE(op->waits == open_sources(core, op), "an op's count of open dependencies is wrong");
   if (op->state == OVL_OP_WAITING)
@@ -37,7 +46,7 @@ static const char *check_op(const ovl_core_t *core, const ovl_core_slot_t *slot,
     REQUIRE(op->waits == 0, "an op is on its way before all it depends on has ended");
   if (op->state == OVL_OP_READY && slot->fault.status != 0)
     REQUIRE(core->plan->stages[op->stage].always, "an op of a failed microbatch is ready");
-  return NULL;
+  return op->state == OVL_OP_RUNNING ? check_shown(core, slot, op) : NULL;
 }
 
 static const char *check_slot(const ovl_core_t *core, const ovl_core_slot_t *slot) {

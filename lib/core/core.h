@@ -34,10 +34,12 @@ typedef enum ovl_op_state {
   OVL_OP_DONE     /* ended or skipped */
 } ovl_op_state_t;
 
-/* Laid out by lines: what callbacks read, what each step writes, what few ops need. The first may be in another processor's
- * cache, from where it would have to come back: but for a trace, who starts and ends an op does without. */
+/* Laid out by lines: what callbacks read, what each step writes, what few ops need. Who starts an op writes the first, and
+ * calls it; the core, which may be told of it on another processor, does without, but for a trace. */
 typedef struct ovl_core_op {
-  _Alignas(OVL_LINE) ovl_op_t pub; /* first: what callbacks get is this struct */
+  /* What callbacks get is this struct, so it is the first. The only part that is written without the lock of a driver that
+   * has one: by who begins an op that the core is told of later (ovl_core_show_as). */
+  _Alignas(OVL_LINE) ovl_op_t pub;
 
   _Alignas(OVL_LINE) struct ovl_core_op *next; /* its lane's ready list, or the list of ops to skip */
   struct ovl_core_op *prev;                    /* its lane's ready list */
@@ -289,8 +291,7 @@ static inline uint64_t ovl_core_op_microbatch(const ovl_core_t *core, const ovl_
 }
 
 /* Sets up what the op's callback sees, as it starts and by who starts it: the line stays in the cache of whoever calls that
- * stage. Of a microbatch that may not have been admitted yet, but what was in its row before has retired; or, of one that
- * has, from its slot. */
+ * stage. The microbatch may not have been admitted yet, but what was in its row before has retired. */
 static inline void ovl_core_show_as(const ovl_core_t *core, ovl_core_op_t *op, uint64_t microbatch,
                                     void *item, int status) {
   op->pub.microbatch = microbatch;
@@ -300,6 +301,7 @@ static inline void ovl_core_show_as(const ovl_core_t *core, ovl_core_op_t *op, u
   op->pub.status = status;
 }
 
+/* The same, for an op that has been admitted. */
 static inline void ovl_core_show(const ovl_core_t *core, ovl_core_op_t *op) {
   const ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   ovl_core_show_as(core, op, slot->microbatch, slot->item, slot->fault.status);

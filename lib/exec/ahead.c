@@ -151,7 +151,8 @@ static bool is_wanted(const ovl_executor_t *x, const ovl_runner_t *r) {
   return r->leave_at != 0 || r->looked_at || x->called != 0;
 }
 
-/* Ops of microbatches to come, as far as their rows are free. */
+/* Lets ops of microbatches to come begin, as far as rows are free: nobody looks any more at what the ops that were there
+ * showed their callbacks, and who reads this count (may_begin) may write there. */
 static void allow(ovl_executor_t *x) {
   uint64_t until = x->core.tally.retired + x->core.plan->rows;
   if (until > x->core.count)

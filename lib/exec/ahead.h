@@ -10,7 +10,7 @@
  * open lane is held: nothing begins on it in any other way.
  *
  * Meanwhile the core may be late by some microbatches, for which there are more rows of ops than the window needs;
- * ovl_executor_t.ahead_allowed says up to which one they are free. One of the runners is the *keeper*: now and then it
+ * ovl_executor_t.ahead_allowed says up to which one there are. One of the runners is the *keeper*: now and then it
  * catches up, so that the others need not, and what the core touches stays with one processor. Who has to wait anyway takes
  * that over, so that it is not left to the one for which all wait.
  *

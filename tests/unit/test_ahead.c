@@ -34,6 +34,7 @@ typedef struct chain {
   int64_t fails;     /* this microbatch does, in stage fails_on; -1: none */
   bool fails_early;  /* its callback says so first, and then returns 0 */
   unsigned fails_on; /* a stage */
+  char *items;       /* one for each microbatch, a byte; NULL: a run without */
   uint64_t count;    /* how many microbatches there will be */
 
   atomic_uint_least64_t begun[MOST_STAGES], ended[MOST_STAGES];
@@ -67,7 +68,9 @@ static void check_begin(chain_t *c, const ovl_op_t *op, unsigned s) {
     expect(c, atomic_load(&c->ended[s - 1]) > op->microbatch);
   else if (op->microbatch >= c->window)
     expect(c, atomic_load(&c->ended[c->stages - 1]) > op->microbatch - c->window);
-  expect(c, op->slot == op->microbatch % c->window && op->item == NULL && op->status == 0);
+  bool has_failed = (int64_t)op->microbatch == c->fails && s > c->fails_on; /* which an `always` stage sees */
+  expect(c, op->slot == op->microbatch % c->window && op->status == (has_failed ? -7 : 0));
+  expect(c, op->item == (c->items != NULL ? &c->items[op->microbatch] : NULL));
   atomic_store(&c->begun[s], op->microbatch + 1);
   if (atomic_load(&c->told))
     expect(c, atomic_fetch_add(&c->late[l], 1) == 0); /* one may have been on its way */
@@ -95,20 +98,21 @@ static int watched_op(ovl_op_t *op) {
 }
 
 /* The first two stages are on different lanes, the others anywhere. */
-static void make_chain(chain_t *c, random_source_t *random, uint32_t trace) {
+static void make_chain(chain_t *c, random_source_t *random, ovl_pipeline_options_t options, bool always) {
   unsigned lanes = 2 + random_below(random, MOST_LANES - 1), window = 1 + random_below(random, 9);
   *c = (chain_t){.lanes = lanes, .stages = lanes, .window = window, .fails = -1};
   if (random_chance(random, 60))
     c->stages = 2 + random_below(random, MOST_STAGES - 1);
-  ovl_pipeline_options_t options = pipeline_options(window);
-  options.trace = trace;
+  options.window = window;
   c->p = make_pipeline(&options);
   ovl_lane_t lane[MOST_LANES];
   for (unsigned l = 0; l < lanes; l++)
     lane[l] = add_lane(c->p, OVL_LANE_POOL, 1);
   for (unsigned s = 0; s < c->stages; s++) {
     c->lane_of[s] = s < 2 || c->stages == lanes ? s : random_below(random, lanes);
-    add_stage(c->p, lane[c->lane_of[s]], watched_op, c);
+    ovl_stage_options_t stage = stage_options(lane[c->lane_of[s]], watched_op, c);
+    stage.always = always;
+    add_stage_with(c->p, &stage);
   }
 }
 
@@ -139,10 +143,17 @@ static uint64_t steps_of(const chain_t *c) {
   return steps;
 }
 
-static void choose(chain_t *c, random_source_t *random, uint32_t trace) {
-  make_chain(c, random, trace);
+static void choose_with(chain_t *c, random_source_t *random, const ovl_pipeline_options_t *options,
+                        bool always) {
+  make_chain(c, random, *options, always);
   c->seed = random_next(random);
   c->most_ns = random_chance(random, 30) ? 0 : 1 + random_below(random, 3000);
+}
+
+static void choose(chain_t *c, random_source_t *random, uint32_t trace) {
+  ovl_pipeline_options_t options = pipeline_options(0);
+  options.trace = trace;
+  choose_with(c, random, &options, false);
 }
 
 /* ---- the promises ---- */
@@ -210,6 +221,62 @@ static void a_failure_ends_all(void **state) {
     judge(&c, run_chain(&c, 100), 0); /* and the next run is as good as any */
     ovl_pipeline_close(c.p, NULL);
   }
+}
+
+static void run_serial(chain_t *c) {
+  assert_int_equal(ovl_pipeline_set_mode(c->p, OVL_SERIAL), 0);
+  judge(c, run_chain(c, 40), 0);
+  assert_int_equal(ovl_pipeline_set_mode(c->p, OVL_OVERLAP), 0);
+}
+
+static void run_stream(chain_t *c, char *items, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    assert_int_equal(ovl_pipeline_submit(c->p, &items[i]), 0);
+  assert_int_equal(ovl_pipeline_finish(c->p), 0);
+  c->items = items;
+  judge(c, run_chain(c, OVL_STREAMING), 0);
+  c->items = NULL;
+}
+
+static void run_failing(chain_t *c, random_source_t *random) {
+  c->fails = random_below(random, 40);
+  c->fails_on = random_below(random, c->stages);
+  judge(c, run_chain(c, 40), -7);
+  c->fails = -1;
+}
+
+/* Who goes ahead sets up what callbacks see, where runs of other kinds have left what theirs saw. */
+static void runs_of_all_kinds_take_turns(void **state) {
+  (void)state;
+  enum { ITEMS = 40 };
+  static char items[ITEMS];
+  ovl_pipeline_options_t options = pipeline_options(0);
+  options.on_error = OVL_ON_ERROR_CONTINUE;
+  options.queue = ITEMS;
+  uint64_t steps = 0, rounds = seed_rounds(ROUNDS / 2);
+  for (uint64_t round = 0; round < rounds || (round < 3 * rounds && steps < COUNT); round++) {
+    seed_round(seed_first() + round);
+    random_source_t random = {seed_first() + round};
+    chain_t c;
+    choose_with(&c, &random, &options, true);
+    for (unsigned runs = 0; runs < 4; runs++) {
+      switch (random_below(&random, 3)) {
+      case 0:
+        run_serial(&c);
+        break;
+      case 1:
+        run_stream(&c, items, ITEMS);
+        break;
+      default:
+        run_failing(&c, &random);
+        break;
+      }
+      judge(&c, run_chain(&c, COUNT / 4), 0);
+      steps += steps_of(&c);
+    }
+    ovl_pipeline_close(c.p, NULL);
+  }
+  print_message("gone ahead %" PRIu64 " times\n", steps);
 }
 
 /* ---- at any time ---- */
@@ -292,6 +359,7 @@ static void check_records(const chain_t *c, const ovl_trace_record_t *records, s
     unsigned l = r->lane.id - 1, s = r->stage.id - 1;
     assert_int_equal(l, c->lane_of[s]);
     assert_int_equal(r->microbatch, number[s]++);
+    assert_int_equal(r->slot, r->microbatch % c->window);
     assert_true(r->ready_ns <= r->start_ns && r->start_ns <= r->end_ns && r->start_ns >= end[l]);
     if (s > 0)
       assert_true(r->start_ns >= ends[r->microbatch * c->stages + s - 1]);
@@ -806,6 +874,7 @@ int main(void) {
       cmocka_unit_test(chains_keep_their_promises),
       cmocka_unit_test(pending_ops_bring_their_runners_back),
       cmocka_unit_test(a_failure_ends_all),
+      cmocka_unit_test(runs_of_all_kinds_take_turns),
       cmocka_unit_test(nothing_begins_after_a_cancel),
       cmocka_unit_test(who_looks_sees_all),
       cmocka_unit_test(times_are_those_of_a_run),
