@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The scheduler core: events in, operations that may start out. No threads, no clock, no libuv in it;
  * time enters as numbers that the driver chooses. One driver at a time calls it (the executor under its
- * lock); every function below is such a call and leaves the whole state consistent.
+ * lock); every function below is such a call and leaves the whole state consistent, but for ovl_core_show_as().
  *
  *   driver says                                   core does
  *   begin(n)                                      admits what the window allows

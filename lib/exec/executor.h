@@ -7,10 +7,9 @@
  *   loop thread           loop lanes, reports to the user, cancel hooks, deadlines, calling runners, the end
  *   any thread            ovl_op_complete, submit, finish, cancel: report to the core, wake whom it concerns
  *
- * Everything below is protected by `lock` unless said otherwise; of the core, all but what callbacks see of ops that who
- * goes ahead begins. uv_async_send is called with the lock held
- * and drain() takes the lock before it looks, so no wake-up is lost (libuv 1.44 may skip a send on a relaxed
- * load). No lock is held while a callback runs. */
+ * Everything below is protected by `lock` unless said otherwise; of the core all but what ops that were begun ahead show
+ * their callbacks. uv_async_send is called with the lock held and drain() takes the lock before it looks, so no wake-up is
+ * lost (libuv 1.44 may skip a send on a relaxed load). No lock is held while a callback runs. */
 #ifndef OVL_EXEC_EXECUTOR_H
 #define OVL_EXEC_EXECUTOR_H
 
