@@ -266,8 +266,9 @@ void ovl_exec_collect(ovl_executor_t *x); /* loop thread: collects handles and r
 
 /* ---- ops.c: starting and ending ops; with the lock held unless said otherwise -------------------------- */
 ovl_core_op_t *ovl_exec_start_next(ovl_executor_t *x, uint32_t lane, uint32_t thread, uint64_t now);
-void ovl_exec_start_shown(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread,
-                          uint64_t now);                          /* it is ready */
+/* It is ready, and what its callback sees has been set up. */
+void ovl_exec_start_shown(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread, uint64_t now);
+
 int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op); /* without the lock */
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now);
 void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now);
