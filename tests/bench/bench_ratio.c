@@ -17,16 +17,15 @@ static const bench_result_t *find(const bench_report_t *report, const char *scen
   return NULL;
 }
 
-/* How many times as fast a was as b. Of an efficiency there is more, of times less, where something is faster; of other
- * units nothing is known: 0, as where one of them was not measured. */
+/* How many times as fast a was as b. Of an efficiency there is more, of times less, where something is faster; 0: of other
+ * units nothing is known. */
 static double speed(const bench_result_t *a, const bench_result_t *b) {
-  if (a == NULL || b == NULL)
-    return 0;
   if (strcmp(a->unit, "efficiency") == 0)
     return a->summary.median / b->summary.median;
   return strncmp(a->unit, "ns", 2) == 0 ? b->summary.median / a->summary.median : 0;
 }
 
+/* 0 also where one of them was not measured, or is not known but for a limit. */
 static double ratio(const bench_result_t *a, const bench_result_t *b) {
   bool exact = a != NULL && b != NULL && a->limit == BENCH_NO_LIMIT && b->limit == BENCH_NO_LIMIT;
   return exact ? speed(a, b) : 0;
@@ -40,7 +39,8 @@ bench_ratios_t bench_ratios(const bench_report_t *report, const char *scenario, 
     if (peer != NULL && (best == NULL || speed(peer, best) > 1))
       best = peer;
   }
+  double to_best = ratio(own, best);
   return (bench_ratios_t){.to_floor = ratio(own, find(report, scenario, label, &bench_system_floor)),
-                          .to_best = ratio(own, best),
-                          .best = ratio(own, best) > 0 ? best->system : NULL};
+                          .to_best = to_best,
+                          .best = to_best > 0 ? best->system : NULL};
 }
