@@ -114,6 +114,8 @@ static void make_chain(chain_t *c, random_source_t *random, ovl_pipeline_options
     stage.always = always;
     add_stage_with(c->p, &stage);
   }
+  c->seed = random_next(random);
+  c->most_ns = random_chance(random, 30) ? 0 : 1 + random_below(random, 3000);
 }
 
 static int run_chain(chain_t *c, uint64_t count) {
@@ -143,17 +145,10 @@ static uint64_t steps_of(const chain_t *c) {
   return steps;
 }
 
-static void choose_with(chain_t *c, random_source_t *random, const ovl_pipeline_options_t *options,
-                        bool always) {
-  make_chain(c, random, *options, always);
-  c->seed = random_next(random);
-  c->most_ns = random_chance(random, 30) ? 0 : 1 + random_below(random, 3000);
-}
-
 static void choose(chain_t *c, random_source_t *random, uint32_t trace) {
   ovl_pipeline_options_t options = pipeline_options(0);
   options.trace = trace;
-  choose_with(c, random, &options, false);
+  make_chain(c, random, options, false);
 }
 
 /* ---- the promises ---- */
@@ -258,7 +253,7 @@ static void runs_of_all_kinds_take_turns(void **state) {
     seed_round(seed_first() + round);
     random_source_t random = {seed_first() + round};
     chain_t c;
-    choose_with(&c, &random, &options, true);
+    make_chain(&c, &random, options, true);
     for (unsigned runs = 0; runs < 4; runs++) {
       switch (random_below(&random, 3)) {
       case 0:
