@@ -13,6 +13,7 @@
 
 #include "core/idle.h"
 #include "core/lists.h"
+#include "core/record.h"
 #include "ovl/errors.h"
 
 #ifdef OVL_CHECK
@@ -29,9 +30,7 @@ static void checked(const ovl_core_t *core) {
 static void checked(const ovl_core_t *core) { (void)core; }
 #endif
 
-static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-void ovl_core_advance(ovl_core_t *core, uint64_t now) { core->now = max_u64(core->now, now); }
+void ovl_core_advance(ovl_core_t *core, uint64_t now) { core->now = ovl_core_max(core->now, now); }
 
 static ovl_core_op_t *op_at(const ovl_core_t *core, uint32_t slot, uint32_t stage) {
   return &core->ops[(size_t)slot * core->plan->stage_count + stage];
@@ -96,7 +95,7 @@ static void count_waits(ovl_core_t *core, ovl_core_op_t *op, uint32_t slot, uint
     const ovl_core_op_t *source = op_at(core, from, in->edges[e].stage);
     if (source->state == OVL_OP_DONE) {
       op->waits--;
-      op->bound = max_u64(op->bound, source->bound);
+      op->bound = ovl_core_max(op->bound, source->bound);
     }
   }
 }
@@ -121,7 +120,7 @@ static const ovl_core_slot_t *slot_before(const ovl_core_t *core) {
 /* That, and its own arrival. */
 static uint64_t admission_bound(const ovl_core_t *core, uint64_t arrived) {
   const ovl_core_slot_t *before = slot_before(core);
-  return max_u64(before != NULL ? before->bound : core->started, arrived);
+  return ovl_core_max(before != NULL ? before->bound : core->started, arrived);
 }
 
 static void slot_ended(ovl_core_t *core, ovl_core_slot_t *slot);
@@ -200,7 +199,7 @@ static void release_dependents(ovl_core_t *core, const ovl_core_op_t *op) {
       continue; /* not admitted yet: it will see this op done */
     uint32_t slot = op->slot + edge.distance;
     ovl_core_op_t *dependent = op_at(core, slot >= rows ? slot - rows : slot, edge.stage);
-    dependent->bound = max_u64(dependent->bound, op->bound);
+    dependent->bound = ovl_core_max(dependent->bound, op->bound);
     if (--dependent->waits == 0)
       become_ready(core, dependent, op);
   }
@@ -209,7 +208,7 @@ static void release_dependents(ovl_core_t *core, const ovl_core_op_t *op) {
 static void op_ended(ovl_core_t *core, ovl_core_op_t *op) {
   ovl_core_slot_t *slot = ovl_core_op_slot(core, op);
   op->state = OVL_OP_DONE;
-  slot->bound = max_u64(slot->bound, op->bound);
+  slot->bound = ovl_core_max(slot->bound, op->bound);
   release_dependents(core, op);
   if (--slot->left == 0)
     slot_ended(core, slot);
@@ -295,81 +294,6 @@ static void op_failed(ovl_core_t *core, ovl_core_op_t *op, int status, int nativ
                   .status = status, .native = native, .stage = op->stage, .microbatch = slot->microbatch});
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------ */
-
-static ovl_role_t role_of(const ovl_core_t *core, const ovl_core_op_t *op) {
-  return core->plan->lanes[op->lane].role;
-}
-
-/* How long its callbacks take says nothing. */
-static bool is_silent(const ovl_core_t *core, const ovl_core_op_t *op) {
-  return core->plan->lanes[op->lane].silent;
-}
-
-static void tally_start(ovl_core_t *core, ovl_core_op_t *op) {
-  ovl_core_lane_t *lane = &core->lanes[op->lane];
-  uint32_t running = ovl_core_running(core, op->lane);
-  if (running > lane->peak)
-    lane->peak = running;
-  if (!core->options.statistics || is_silent(core, op))
-    return;
-  op->bound = max_u64(op->bound, lane->place_bound[op->place]);
-  ovl_role_t role = role_of(core, op);
-  if (role != OVL_ROLE_OTHER) {
-    ovl_tally_roles(&core->tally, core->now);
-    core->tally.running[role]++;
-  }
-}
-
-/* It took what it took. */
-static void tally_silent_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
-  core->tally.stages[op->stage].ops++;
-  op->bound = max_u64(op->bound, ended);
-  core->tally.bound = max_u64(core->tally.bound, op->bound);
-}
-
-static void tally_end(ovl_core_t *core, ovl_core_op_t *op, uint64_t ended) {
-  ovl_core_lane_t *lane = &core->lanes[op->lane];
-  core->tally.ops += !core->plan->stages[op->stage].shadow;
-  if (!core->options.statistics) {
-    core->tally.stages[op->stage].ops++;
-    return;
-  }
-  uint64_t duration = ended - op->started;
-  lane->busy += duration;
-  if (ended != core->now) /* others were told of first: its place was free, and nobody knew */
-    lane->idle[OVL_IDLE_RUNNER] += core->now - ended;
-  if (is_silent(core, op)) {
-    tally_silent_end(core, op, ended);
-    return;
-  }
-  op->bound += duration;
-  lane->place_bound[op->place] = op->bound;
-  core->tally.bound = max_u64(core->tally.bound, op->bound);
-  core->tally.work += duration;
-  ovl_tally_stage(&core->tally.stages[op->stage], duration, op->delay);
-  ovl_role_t role = role_of(core, op);
-  if (role != OVL_ROLE_OTHER) {
-    ovl_tally_roles(&core->tally, core->now);
-    core->tally.running[role]--;
-  }
-}
-
-/* ---- the trace -------------------------------------------------------------------------------------- */
-
-static void record(ovl_core_t *core, const ovl_core_op_t *op, int status, uint64_t ended) {
-  *ovl_trace_ring_next(&core->trace) = (ovl_trace_record_t){.microbatch = ovl_core_op_microbatch(core, op),
-                                                            .stage = op->pub.stage,
-                                                            .lane = op->pub.lane,
-                                                            .slot = op->pub.slot,
-                                                            .place = op->place,
-                                                            .thread = op->thread,
-                                                            .status = op->failed != 0 ? op->failed : status,
-                                                            .ready_ns = op->started - op->delay,
-                                                            .start_ns = op->started,
-                                                            .end_ns = ended};
-}
-
 /* ---- events ---------------------------------------------------------------------------------------- */
 
 void ovl_core_set_order(ovl_core_t *core, const ovl_order_source_t *order) { core->order = *order; }
@@ -429,19 +353,16 @@ void ovl_core_take_shown(ovl_core_t *core, ovl_core_op_t *op, uint64_t now) {
   core->running++;
   core->moves++;
   ovl_lane_remove(core, op);
-  tally_start(core, op);
+  ovl_record_start(core, op);
   checked(core);
 }
 
 void ovl_core_end(ovl_core_t *core, ovl_core_op_t *op, int status, int native, uint64_t now) {
   ovl_core_lane_t *lane = &core->lanes[op->lane];
-  uint64_t ended = max_u64(now, op->started);
+  uint64_t ended = ovl_core_max(now, op->started);
   ovl_core_advance(core, now);
   ovl_idle_pass(core, lane);
-  tally_end(core, op, ended);
-  if (core->options.trace > 0 &&
-      !is_silent(core, op)) /* when those were issued would be taken for when they ran */
-    record(core, op, status, ended);
+  ovl_record_end(core, op, status, ended);
   if (lane->free[lane->free_count] != op->place) /* not so for a lane of width 1 */
     lane->free[lane->free_count] = op->place;
   lane->free_count++;

@@ -277,6 +277,9 @@ bool ovl_core_over(const ovl_core_t *core);
 /* How many ops of pool lanes may still run at one time, those that run now among them; UINT64_MAX: more may come. */
 uint64_t ovl_core_places_left(const ovl_core_t *core);
 
+/* Of two times, or bounds. */
+static inline uint64_t ovl_core_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 static inline uint32_t ovl_core_slot_of(const ovl_core_t *core, const ovl_core_slot_t *slot) {
   return (uint32_t)(slot - core->slots);
 }
