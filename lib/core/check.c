@@ -190,6 +190,9 @@ static const char *check_times(const ovl_core_t *core) {
       sum += idle[reason];
     REQUIRE(sum == core->plan->lanes[l].width * (core->now - core->started),
             "a lane's busy and idle time are not its width times the time elapsed");
+    uint64_t all;
+    if (__builtin_mul_overflow(core->plan->lanes[l].width, core->now - core->started, &all))
+      continue; /* sums have begun anew at 0, after centuries: equal they are, but not in order */
     REQUIRE(attributed_time(core, l) <= idle[OVL_IDLE_DEPENDENCY],
             "a lane waited longer for its stages than for any dependency");
   }
