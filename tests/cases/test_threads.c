@@ -380,10 +380,51 @@ static void case_07_blocking_runs_on_several_threads(void **state) {
   assert_no_faults("blocking runs on several threads");
 }
 
+/* One after another, on threads that nothing orders but the clock: nothing of an ended run, in the library or in
+ * what it keeps of the pool, may be touched by the next one without having been handed over. */
+typedef struct turn {
+  ovl_pipeline_t *pipeline;
+  atomic_int *whose;
+  int mine;
+} turn_t;
+
+static void run_in_turn(void *argument) {
+  const turn_t *turn = argument;
+  while (atomic_load_explicit(turn->whose, memory_order_relaxed) != turn->mine)
+    uv_sleep(1);
+  run_blocking(turn->pipeline);
+  atomic_store_explicit(turn->whose, turn->mine + 1, memory_order_relaxed);
+}
+
+static void case_07_blocking_runs_one_after_another(void **state) {
+  enum { THREADS = 4 };
+  uv_thread_t threads[THREADS];
+  turn_t turns[THREADS];
+  atomic_uint count;
+  atomic_int whose;
+  (void)state;
+  watchdog_expect("blocking runs one after another");
+  atomic_init(&count, 0);
+  atomic_init(&whose, 0);
+  for (int i = 0; i < THREADS; i++) {
+    ovl_pipeline_options_t options = pipeline_options(3);
+    turns[i] = (turn_t){make_pipeline(&options), &whose, i};
+    add_stage(turns[i].pipeline, add_lane(turns[i].pipeline, OVL_LANE_POOL, 1), count_op, &count);
+    assert_int_equal(uv_thread_create(&threads[i], run_in_turn, &turns[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) {
+    uv_thread_join(&threads[i]);
+    ovl_pipeline_close(turns[i].pipeline, NULL);
+  }
+  assert_int_equal(atomic_load(&count), THREADS * 200);
+  assert_no_faults("blocking runs one after another");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(case_07_calls_from_workers_and_strangers),
       cmocka_unit_test(case_07_blocking_runs_on_several_threads),
+      cmocka_unit_test(case_07_blocking_runs_one_after_another),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
 }
