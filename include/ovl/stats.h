@@ -20,7 +20,8 @@ typedef struct ovl_stats {
   uint64_t skipped;      /* operations that did not run because their microbatch had failed */
   uint64_t elapsed_ns;   /* start to the end of the last op */
   uint64_t
-      work_ns; /* sum of the durations of all ops that are known, taken while they contended: no serial time */
+      work_ns; /* sum of the durations of all ops that are known, taken while they contended: no serial time;
+                  UINT64_MAX where it does not fit (in a simulation) */
   double concurrency; /* work_ns / elapsed_ns; 0 when nothing ran */
 
   /* The executed order without any overhead, by the recurrence

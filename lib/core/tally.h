@@ -41,6 +41,11 @@ typedef struct ovl_tally {
       *awaited; /* by edge into a stage of the run's graph: how long lanes were idle until its end came */
 } ovl_tally_t;
 
+/* UINT64_MAX where the sum does not fit: in virtual time durations are as long as somebody says. */
+static inline uint64_t ovl_tally_sum(uint64_t a, uint64_t b) {
+  return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+}
+
 /* Accounts for the time up to `now`, before the number of running ops of a role changes. */
 static inline void ovl_tally_roles(ovl_tally_t *tally, uint64_t now) {
   if (tally->running[OVL_ROLE_COMM] > 0) {

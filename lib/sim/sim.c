@@ -38,8 +38,6 @@ static ovl_sim_event_t pop(ovl_sim_t *sim) {
 
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t later(uint64_t time, uint64_t by) { return by > UINT64_MAX - time ? UINT64_MAX : time + by; }
-
 static uint32_t pick_lane(const ovl_core_t *core) {
   uint32_t pool = ovl_core_pick_lane(core, OVL_LANE_POOL, OVL_NO_LANE);
   uint32_t loop = ovl_core_pick_lane(core, OVL_LANE_LOOP, OVL_NO_LANE);
@@ -62,7 +60,7 @@ ovl_core_op_t *ovl_sim_next(ovl_sim_t *sim, uint64_t *end) {
     pass_time(sim);
   }
   ovl_core_op_t *op = ovl_core_take(&sim->core, lane, sim->now);
-  *end = later(sim->now, sim->duration(sim->context, &op->pub));
+  *end = ovl_tally_sum(sim->now, sim->duration(sim->context, &op->pub));
   push(sim, (ovl_sim_event_t){.end = *end, .op = op});
   return op;
 }

@@ -105,6 +105,27 @@ static void time_that_does_not_fit_is_the_most_that_does(void **state) {
   ovl_pipeline_close(p, NULL);
 }
 
+static uint64_t half_of_the_longest(const ovl_op_t *op, void *data) { return longest(op, data) / 2; }
+
+/* Several at a time take longer in sum than there is time. */
+static void work_that_does_not_fit_is_the_most_that_does(void **state) {
+  (void)state;
+  ovl_pipeline_options_t options = pipeline_options(4);
+  ovl_pipeline_t *p = make_pipeline(&options);
+  add_stage(p, add_lane(p, OVL_LANE_POOL, 4), count_call, NULL);
+  ovl_simulation_t simulation;
+  ovl_simulation_init(&simulation);
+  simulation.duration = half_of_the_longest;
+  assert_int_equal(simulate(p, 2, &simulation).work_ns, UINT64_MAX - 1);
+  for (uint64_t n = 3; n <= 9; n++) {
+    ovl_stats_t s = simulate(p, n, &simulation);
+    assert_int_equal(s.work_ns, UINT64_MAX);
+    assert_true(s.elapsed_ns >= UINT64_MAX / 2);
+    assert_true(s.bound_ns == s.elapsed_ns);
+  }
+  ovl_pipeline_close(p, NULL);
+}
+
 /* ---- told of every op -------------------------------------------------------------------------------------------- */
 
 typedef struct told {
@@ -236,6 +257,7 @@ int main(void) {
       cmocka_unit_test(any_hints_give_what_the_closed_forms_say),
       cmocka_unit_test(without_a_hint_an_op_takes_one_nanosecond),
       cmocka_unit_test(time_that_does_not_fit_is_the_most_that_does),
+      cmocka_unit_test(work_that_does_not_fit_is_the_most_that_does),
       cmocka_unit_test(every_op_is_told_with_its_times),
       cmocka_unit_test(ops_of_one_instant_start_in_the_order_of_their_lanes),
       cmocka_unit_test(a_simulation_freezes_nothing),
