@@ -29,7 +29,7 @@ static size_t records_wanted(const ovl_plan_t *plan, uint64_t microbatches, cons
   uint64_t ops;
   if (__builtin_mul_overflow(microbatches, plan->stage_count, &ops) || ops > trace->capacity)
     return trace->capacity;
-  return ops;
+  return (size_t)ops;
 }
 
 static void take_records(const ovl_sim_t *sim, ovl_trace_t *trace) {

@@ -71,7 +71,8 @@ static int load_own(const ovl_pipeline_t *p, ovl_trace_t *own) {
     return 0;
   ovl_trace_init(own, NULL, 0);
   read_kept(p, own);
-  ovl_trace_init(own, ovl_memory_array(&p->memory, own->kept, sizeof *own->records), own->kept);
+  size_t kept = (size_t)own->kept; /* they are in memory */
+  ovl_trace_init(own, ovl_memory_array(&p->memory, kept, sizeof *own->records), kept);
   if (own->records == NULL)
     return OVL_ENOMEM;
   read_kept(p, own);

@@ -129,7 +129,7 @@ static inline uint32_t ovl_track_lane_of(const ovl_plan_t *plan, uint32_t stage)
 
 /* In marks and events. */
 static inline size_t ovl_track_place(const ovl_tracks_t *tracks, uint32_t stage, uint64_t microbatch) {
-  return (size_t)stage * tracks->ring + microbatch % tracks->ring;
+  return (size_t)stage * tracks->ring + (size_t)(microbatch % tracks->ring);
 }
 
 static inline bool ovl_track_is_mine(const ovl_tracks_t *tracks, uint32_t stage) {

@@ -83,8 +83,10 @@ static int init_stages(ovl_executor_t *x) {
 static int init_lane(ovl_executor_t *x, uint32_t lane) {
   const ovl_plan_t *plan = x->core.plan;
   uint32_t stages = plan_stages_on(plan, lane);
-  uint64_t notes = 1;
-  while (notes < (uint64_t)stages * plan->rows)
+  size_t notes = 1, ops;
+  if (__builtin_mul_overflow((size_t)stages, (size_t)plan->rows, &ops) || ops > SIZE_MAX / 2)
+    return OVL_ETOOBIG;
+  while (notes < ops)
     notes *= 2;
   x->ahead_used += stages > 0;
   x->ahead[lane] = (ovl_ahead_lane_t){.notes = ovl_memory_array(&x->memory, notes, sizeof *x->ahead->notes),

@@ -41,10 +41,11 @@ static inline uint64_t ovl_clock_counter(void) {
 #endif
 }
 
-/* The time at which the counter stood so. */
+/* The time at which the counter stood so. By halves: not every machine has a number for the whole product. */
 static inline uint64_t ovl_clock_at(const ovl_clock_t *clock, uint64_t counter) {
-  __extension__ typedef unsigned __int128 wide_t;
-  return clock->base_ns + (uint64_t)(((wide_t)(counter - clock->base) * clock->scale) >> 32);
+  uint64_t ticks = counter - clock->base, high = ticks >> 32, low = ticks & UINT32_MAX;
+  uint64_t whole = clock->scale >> 32, fraction = clock->scale & UINT32_MAX;
+  return clock->base_ns + high * clock->scale + low * whole + (low * fraction >> 32);
 }
 
 /* `by` after a time, or the end of time. */

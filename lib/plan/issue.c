@@ -108,7 +108,8 @@ static int make_edges(work_t *w, uint32_t ahead, const ovl_memory_t *memory) {
   add_edges(w, ahead);
   if (w->dependency_count > UINT32_MAX)
     return OVL_ETOOBIG;
-  w->issue->dependencies = ovl_memory_array(memory, w->dependency_count, sizeof *w->issue->dependencies);
+  w->issue->dependencies =
+      ovl_memory_array(memory, (size_t)w->dependency_count, sizeof *w->issue->dependencies);
   if (w->issue->dependencies == NULL)
     return OVL_ENOMEM;
   add_edges(w, ahead);
