@@ -233,7 +233,7 @@ static int run_once(program_t *program, ovl_mode_t mode) {
   program->kind = (int)mode;
   for (unsigned r = 0; r < RANKS; r++)
     memset(program->results[mode][r], 0,
-           program->microbatches * model_size(&program->models[r]) * sizeof(float));
+           (size_t)program->microbatches * model_size(&program->models[r]) * sizeof(float));
   if (ranks_run(&program->ranks, mode, &times) != 0 || check_chain(program) != 0)
     return -1;
   times.theory_ns = theory(program, mode, mean_from(program, 0), mean_from(program, 1));

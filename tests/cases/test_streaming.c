@@ -136,8 +136,8 @@ static void stream_open(stream_t *s, const shape_t *shape, uint64_t count) {
   s->window = shape->window;
   s->wait_for_room = shape->wait_for_room;
   atomic_store(&s->next, 1);
-  s->ran = calloc(count + 1, sizeof *s->ran);
-  s->reported = calloc(count + 1, sizeof *s->reported);
+  s->ran = calloc((size_t)count + 1, sizeof *s->ran);
+  s->reported = calloc((size_t)count + 1, sizeof *s->reported);
   assert_true(s->ran != NULL && s->reported != NULL);
   uv_mutex_init(&s->mutex);
   uv_cond_init(&s->room);

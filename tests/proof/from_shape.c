@@ -55,6 +55,6 @@ void give_shape_orders(ovl_pipeline_t *p, const pair_frame_t *frame) {
     for (uint64_t k = 0; k < given->count; k++)
       order[k] = (ovl_op_id_t){.microbatch = given->refs[k].microbatch, .stage = {given->refs[k].stage + 1}};
     if (given->count > 0)
-      assert_int_equal(ovl_pipeline_set_order(p, (ovl_lane_t){l + 1}, order, given->count), 0);
+      assert_int_equal(ovl_pipeline_set_order(p, (ovl_lane_t){l + 1}, order, (size_t)given->count), 0);
   }
 }

@@ -280,8 +280,8 @@ static void describe_stages(book_t *b, ovl_pipeline_t *p) {
     const graph_stage_t *from = &b->graph->stages[b->stage_count];
     stage_book_t *s = &b->stages[b->stage_count];
     *s = (stage_book_t){.book = b, .index = b->stage_count, .lane = &b->lanes[from->lane], .stage = from};
-    s->started = calloc(b->count + 1, sizeof *s->started);
-    s->ended = calloc(b->count + 1, sizeof *s->ended);
+    s->started = calloc((size_t)b->count + 1, sizeof *s->started);
+    s->ended = calloc((size_t)b->count + 1, sizeof *s->ended);
     assert_true(s->started != NULL && s->ended != NULL);
     ovl_stage_options_t options =
         stage_options((ovl_lane_t){from->lane + 1}, from->style == STYLE_NOTHING ? NULL : run_stage, s);
@@ -334,7 +334,7 @@ void run_graph(const graph_t *graph, const graph_variation_t *variation, uint64_
   b->graph = graph;
   b->variation = variation;
   b->count = microbatches;
-  b->reported = calloc(microbatches + 1, sizeof *b->reported);
+  b->reported = calloc((size_t)microbatches + 1, sizeof *b->reported);
   assert_non_null(b->reported);
   snprintf(b->where, sizeof b->where, "\"%s\", %s", graph->name, variation->name);
   watchdog_expect(b->where);

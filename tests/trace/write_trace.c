@@ -148,7 +148,7 @@ static ovl_pipeline_t *play(writer_t write, const char *scenario, char **argumen
   if (strcmp(scenario, "pair") == 0)
     return pair(write);
   if (strcmp(scenario, "run") == 0)
-    return run(write, strtoull(arguments[0], NULL, 10), strtoull(arguments[1], NULL, 10));
+    return run(write, strtoull(arguments[0], NULL, 10), (size_t)strtoull(arguments[1], NULL, 10));
   return many(write);
 }
 

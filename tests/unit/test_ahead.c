@@ -347,7 +347,7 @@ static void check_lane_times(const chain_t *c, unsigned l) {
 
 static void check_records(const chain_t *c, const ovl_trace_record_t *records, size_t count) {
   uint64_t end[MOST_LANES] = {0}, number[MOST_STAGES] = {0};
-  uint64_t *ends = calloc(c->count * c->stages, sizeof *ends);
+  uint64_t *ends = calloc((size_t)c->count * c->stages, sizeof *ends);
   assert_non_null(ends);
   for (size_t i = 0; i < count; i++) {
     const ovl_trace_record_t *r = &records[i];

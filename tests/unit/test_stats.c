@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shows that the statistics count exactly, that their times agree with each other whatever the machine does, that
  * they can be had while a run goes on, and that they say in words why overlap was missed. */
+#include <float.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -274,11 +275,14 @@ static void parts_that_are_corrected_still_add_up(void **state) {
   }
 }
 
-/* 3 x 30 x 0.7 is less than 63 as a double, and 30 x 0.7 is 21. */
+/* 3 x 30 x 0.7 is less than 63 as a double, and 30 x 0.7 is 21; where products are kept with more digits, both are less. */
 static void parts_that_are_rounded_down_still_add_up(void **state) {
   (void)state;
   ovl_lane_stats_t s = {.size = sizeof s, .busy_ns = 80, .elapsed_ns = 30, .width = 3, .idle_fill_ns = 10};
   ovl_stats_scale_lane(&s, 0.7);
+  assert_true(adds_up(&s));
+  if (FLT_EVAL_METHOD != 0)
+    return;
   assert_int_equal(s.elapsed_ns, 21);
   assert_int_equal(s.busy_ns, 56);
   assert_int_equal(s.idle_fill_ns, 7);

@@ -237,7 +237,7 @@ static void the_newest_are_kept_and_the_others_counted(void **state) {
   for (size_t kept = 1; kept <= 7; kept++) {
     ovl_pipeline_t *p = one_lane(traced(2, kept), no_op);
     for (uint64_t n = 0; n <= 16; n++) {
-      uint64_t expected = n < kept ? n : kept;
+      size_t expected = n < kept ? (size_t)n : kept;
       assert_int_equal(ovl_pipeline_run(p, n), 0);
       for (size_t room = 0; room <= 8; room++) {
         ovl_trace_t trace = read_trace(p, room);
