@@ -27,6 +27,7 @@ tool() {
     mpi) check='has_mpi' packages='openmpi-bin libopenmpi-dev' ;;
     opencl) check='has_opencl' packages='ocl-icd-opencl-dev pocl-opencl-icd' ;;
     network) check='has_network' packages='iproute2 util-linux' ;;
+    32-bit) check='compiles gcc c -m32' packages='gcc-multilib' ;;
     cmake) check='cmake --version' packages='cmake make' ;;
     *) echo "$0: unknown tool $1" >&2; exit 1 ;;
   esac
