@@ -41,11 +41,15 @@ static inline uint64_t ovl_clock_counter(void) {
 #endif
 }
 
-/* The time at which the counter stood so. By halves: not every machine has a number for the whole product. */
+/* The time at which the counter stood so. */
 static inline uint64_t ovl_clock_at(const ovl_clock_t *clock, uint64_t counter) {
-  uint64_t ticks = counter - clock->base, high = ticks >> 32, low = ticks & UINT32_MAX;
-  uint64_t whole = clock->scale >> 32, fraction = clock->scale & UINT32_MAX;
-  return clock->base_ns + high * clock->scale + low * whole + (low * fraction >> 32);
+#ifdef __SIZEOF_INT128__
+  __extension__ typedef unsigned __int128 wide_t;
+  return clock->base_ns + (uint64_t)(((wide_t)(counter - clock->base) * clock->scale) >> 32);
+#else /* a machine of 32 bits: there is no counter */
+  (void)counter;
+  return clock->base_ns;
+#endif
 }
 
 /* `by` after a time, or the end of time. */
