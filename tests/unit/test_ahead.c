@@ -20,7 +20,7 @@
 #include "support/seed.h"
 #include "support/watchdog.h"
 
-enum { MOST_LANES = 5, MOST_STAGES = 10, ROUNDS = TEST_SANITIZED ? 20 : 60, COUNT = 2000 };
+enum { MOST_LANES = 5, MOST_STAGES = 10, ROUNDS = TEST_SANITIZED ? 8 : 24, COUNT = 2000 };
 
 /* ---- a chain that watches itself ---- */
 
