@@ -63,7 +63,7 @@ typedef struct ovl_core_op {
   uint8_t flags;
   int result, native;
 
-  uint64_t deadline;
+  uint64_t deadline, left;
   struct ovl_core_op *watched_prev, *watched_next;
   uint32_t thread; /* that called it; set if there is a trace */
 

@@ -36,7 +36,8 @@ enum {
 enum {
   OVL_OP_HOOK_OWED = 1, /* the loop is to call its cancel hook */
   OVL_OP_HOOKED = 2,    /* has been called */
-  OVL_OP_EXPIRED = 4    /* outlived its deadline; how it ends no longer matters */
+  OVL_OP_EXPIRED = 4,   /* outlived its deadline; how it ends no longer matters */
+  OVL_OP_LEFT = 8       /* of those in `busy` somebody is done with it, the last of them at `left` */
 };
 
 typedef enum ovl_runner_state {
@@ -271,7 +272,8 @@ void ovl_exec_start_shown(ovl_executor_t *x, ovl_core_op_t *op, uint32_t thread,
 
 int ovl_exec_call_op(const ovl_executor_t *x, ovl_core_op_t *op); /* without the lock */
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now);
-void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now);
+/* Somebody of `busy` is done with it, at a time that may be some while ago. True: it was the last, and the op has ended. */
+bool ovl_exec_done_with(ovl_executor_t *x, ovl_core_op_t *op, uint8_t by, uint64_t at);
 int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status); /* any thread, without the lock */
 void ovl_exec_expire(ovl_executor_t *x, uint64_t now);
 uint64_t ovl_exec_next_deadline(const ovl_executor_t *x, uint64_t now);

@@ -51,9 +51,7 @@ static bool call_hook(ovl_executor_t *x) {
   ovl_exec_unlock(x);
   x->stage_hooks[op->stage].cancel(&op->pub);
   ovl_exec_lock(x);
-  op->busy &= (uint8_t)~OVL_BUSY_HOOK;
-  if (op->busy == 0)
-    ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
+  ovl_exec_done_with(x, op, OVL_BUSY_HOOK, ovl_clock_now(&x->clock));
   return true;
 }
 

@@ -136,7 +136,7 @@ static void note_result(ovl_core_op_t *op, int result) {
   op->native = result > 0 ? result : 0;
 }
 
-void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
+static void end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
   if (is_watched(hooks_of(x, op)))
     unwatch(x, op);
   if (x->lanes[op->lane].polled)
@@ -147,6 +147,21 @@ void ovl_exec_end_op(ovl_executor_t *x, ovl_core_op_t *op, uint64_t now) {
     ovl_ahead_call_back(x);
   ovl_ahead_note_end(x, op, now);
   ovl_core_end(&x->core, op, status, op->native, now);
+}
+
+/* Who comes last to the lock need not have been done last: between a return and its report an op may be completed. So it
+ * ends at the latest of these moments. */
+bool ovl_exec_done_with(ovl_executor_t *x, ovl_core_op_t *op, uint8_t by, uint64_t at) {
+  if ((op->flags & OVL_OP_LEFT) && op->left > at)
+    at = op->left;
+  op->busy &= (uint8_t)~by;
+  if (op->busy == 0) {
+    end_op(x, op, at);
+    return true;
+  }
+  op->flags |= OVL_OP_LEFT;
+  op->left = at;
+  return false;
 }
 
 void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, uint64_t now) {
@@ -160,19 +175,15 @@ void ovl_exec_call_returned(ovl_executor_t *x, ovl_core_op_t *op, int result, ui
     else
       x->launch_lanes--;
   }
-  op->busy &= (uint8_t)~OVL_BUSY_CALL;
+  uint8_t by = OVL_BUSY_CALL;
   if (result != OVL_PENDING) {
-    op->busy &= (uint8_t)~OVL_BUSY_PENDING;
+    by |= OVL_BUSY_PENDING;
     note_result(op, result);
+  } else if ((op->busy & OVL_BUSY_PENDING) && lane->outstanding++ == 0) {
+    lane->pause = 0;
+    lane->quiet_since = lane->next_poll = now;
   }
-  if (op->busy & OVL_BUSY_PENDING) {
-    if (lane->outstanding++ == 0) {
-      lane->pause = 0;
-      lane->quiet_since = lane->next_poll = now;
-    }
-  }
-  if (op->busy == 0)
-    ovl_exec_end_op(x, op, now);
+  ovl_exec_done_with(x, op, by, now);
 }
 
 int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
@@ -186,13 +197,10 @@ int ovl_exec_complete_op(ovl_executor_t *x, ovl_core_op_t *op, int status) {
     r = op->busy & OVL_BUSY_PENDING ? 0 : OVL_EALREADY;
   if (r == 0) {
     note_result(op, status);
-    op->busy &= (uint8_t)~OVL_BUSY_PENDING;
     if (!(op->busy & OVL_BUSY_CALL))
       x->lanes[op->lane].outstanding--;
-    if (op->busy == 0) {
-      ovl_exec_end_op(x, op, ovl_clock_now(&x->clock));
+    if (ovl_exec_done_with(x, op, OVL_BUSY_PENDING, ovl_clock_now(&x->clock)))
       ovl_exec_follow_up(x, false);
-    }
   }
   ovl_exec_unlock(x);
   return r;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the log of a run, and knows what must and must not be in it. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "ovl/errors.h"
@@ -13,6 +14,7 @@ typedef struct op_log {
   int start, end; /* where in the log, or NEVER */
   int status;     /* that it saw */
   int result;
+  uint64_t began_ns, ended_ns; /* as its own callback, or who completed it, saw it */
   bool hooked;
 } op_log_t;
 
@@ -63,10 +65,12 @@ static void read_op(digest_t *d, const real_event_t *e, int at) {
     require(op->start == NEVER, "op %u.%u runs twice", (unsigned)e->microbatch, e->stage);
     op->start = at;
     op->status = e->status;
+    op->began_ns = e->written;
     d->starts++;
   } else if (e->kind == REAL_ENDS) {
     require(op->end == NEVER, "op %u.%u ends twice", (unsigned)e->microbatch, e->stage);
     op->end = at;
+    op->ended_ns = e->written;
     op->result = e->status;
   } else {
     require(!op->hooked, "the hook of op %u.%u is called twice", (unsigned)e->microbatch, e->stage);
@@ -355,6 +359,31 @@ static void check_counts(const digest_t *d) {
     require(stats->bound_ns <= stats->elapsed_ns, "a run is faster than its bound");
 }
 
+/* What is kept of an op that was called: it took no less than those who worked on it saw, but for what the clock may be
+ * wrong in a run this short. */
+static void check_record(const digest_t *d, const ovl_trace_record_t *r) {
+  require(r->microbatch < REAL_MICROBATCHES && r->stage.id <= d->shape->stage_count, "a record is of no op");
+  const op_log_t *op = &d->ops[r->microbatch][r->stage.id - 1];
+  require(r->ready_ns <= r->start_ns && r->start_ns <= r->end_ns, "an op ends before it starts");
+  require(op->start != NEVER && op->end != NEVER, "an op is recorded that did not run");
+  uint64_t took = r->end_ns - r->start_ns, inside = op->ended_ns - op->began_ns;
+  require(took + took / 50 + 2000 >= inside,
+          "op %u.%u took %" PRIu64 " ns, and is said to have taken %" PRIu64, (unsigned)r->microbatch,
+          (unsigned)r->stage.id - 1, inside, took);
+}
+
+static void check_records(const digest_t *d) {
+  uint32_t calls = 0;
+  for (uint32_t i = 0; i < REAL_MICROBATCHES; i++)
+    for (uint32_t s = 0; s < d->shape->stage_count; s++)
+      calls += d->ops[i][s].end != NEVER && !is_silent(d, s);
+  for (uint32_t k = 0; k < d->run->record_count; k++)
+    if (!is_silent(d, d->run->records[k].stage.id - 1))
+      check_record(d, &d->run->records[k]);
+  require(!d->shape->traced || calls <= d->run->record_count, "%u ops have %u records", calls,
+          d->run->record_count);
+}
+
 /* ---- all ------------------------------------------------------------------------------------------------------------------- */
 
 static void check_microbatch(const digest_t *d, uint32_t i) {
@@ -386,4 +415,5 @@ void real_check(const real_run_t *run) {
   check_failure(d);
   check_told(d);
   check_counts(d);
+  check_records(d);
 }

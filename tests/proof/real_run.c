@@ -13,6 +13,7 @@ static _Thread_local bool completing; /* this thread is inside ovl_op_complete *
 /* ---- the log -------------------------------------------------------------------------------------------------------- */
 
 static void write_event(real_run_t *run, real_event_t event) {
+  event.written = uv_hrtime();
   unsigned at = atomic_fetch_add(&run->event_count, 1);
   if (at < REAL_EVENTS)
     run->events[at] = event;
@@ -208,6 +209,7 @@ void real_open(real_run_t *run) {
   options.on_error = run->shape.on_error;
   options.spin_ns = run->shape.spin_ns;
   options.no_stats = run->shape.no_stats;
+  options.trace = run->shape.traced ? REAL_MICROBATCHES * REAL_STAGES : 0;
   options.on_microbatch = run->shape.reports ? on_microbatch : NULL;
   options.on_failure = run->shape.tells ? on_failure : NULL;
   options.on_room = run->shape.rooms ? on_room : NULL;
@@ -352,6 +354,13 @@ static void play_on_a_loop(real_run_t *run, uint64_t count) {
   assert_int_equal(uv_loop_close(&run->loop), 0);
 }
 
+static void keep_records(real_run_t *run) {
+  ovl_trace_t trace;
+  ovl_trace_init(&trace, run->records, sizeof run->records / sizeof *run->records);
+  assert_int_equal(ovl_pipeline_trace(run->pipeline, &trace), 0);
+  run->record_count = (uint32_t)trace.count;
+}
+
 void real_play(real_run_t *run) {
   uint64_t count = run->plan.streaming ? OVL_STREAMING : run->plan.count;
   expect_orders(run);
@@ -368,4 +377,5 @@ void real_play(real_run_t *run) {
   foreign_stop(&run->foreign);
   run->failure = failure_of(run->pipeline);
   run->stats = stats_of(run->pipeline);
+  keep_records(run);
 }

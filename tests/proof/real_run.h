@@ -50,7 +50,7 @@ typedef struct real_shape {
   uint32_t lane_count, stage_count, dependency_count, window, queue;
   ovl_mode_t mode;
   ovl_on_error_t on_error;
-  bool reports, tells, rooms, no_stats;
+  bool reports, tells, rooms, no_stats, traced;
   uint64_t spin_ns;
 } real_shape_t;
 
@@ -78,6 +78,7 @@ typedef enum real_event_kind {
 
 typedef struct real_event {
   real_event_kind_t kind;
+  uint64_t written; /* by uv_hrtime */
   uint32_t stage;
   uint64_t microbatch;
   int status; /* of the op as it starts, or as it ends, of the microbatch, the failure, the run */
@@ -110,6 +111,8 @@ typedef struct real_run {
   int status; /* of the run */
   ovl_failure_t failure;
   ovl_stats_t stats;
+  ovl_trace_record_t records[REAL_MICROBATCHES * REAL_STAGES];
+  uint32_t record_count;
 } real_run_t;
 
 /* real_shape.c */

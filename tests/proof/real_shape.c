@@ -60,6 +60,7 @@ void real_shape_random(real_shape_t *shape, random_source_t *random) {
   shape->tells = random_chance(random, 50);
   shape->rooms = random_chance(random, 50);
   shape->no_stats = random_chance(random, 15);
+  shape->traced = random_chance(random, 50);
   shape->spin_ns = spins[random_below(random, 3)];
   random_lanes(shape, random);
   random_stages(shape, random);
