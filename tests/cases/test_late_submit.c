@@ -47,8 +47,7 @@ static late_t late; /* one at a time: it is large */
 
 static unsigned number_of(const void *item) { return (unsigned)(uintptr_t)item; }
 
-static int submit_next(void) {
-  unsigned number = atomic_fetch_add(&late.next, 1);
+static int submit_number(unsigned number) {
   if (number >= ITEMS)
     return OVL_ETOOBIG;
   int r = ovl_pipeline_submit(late.pipeline, (void *)(uintptr_t)number);
@@ -56,6 +55,8 @@ static int submit_next(void) {
     atomic_store(&late.accepted[number], 1);
   return r;
 }
+
+static int submit_next(void) { return submit_number(atomic_fetch_add(&late.next, 1)); }
 
 /* ---- ending a run and submitting from the same place ----------------------------------------------------------- */
 
@@ -262,13 +263,18 @@ static void case_05_a_finish_outlasts_counted_runs(void **state) {
 
 /* ---- races -------------------------------------------------------------------------------------------------------- */
 
+/* An item that finds no room is offered again: else they would run out while nobody runs ops, and the run would wait for
+ * ever for the one that ends it. */
 static void produce(void *unused) {
   (void)unused;
   int r = 0;
+  unsigned number = 0;
   while (!atomic_load(&late.stop) && (r == 0 || r == OVL_EAGAIN)) {
     if (r == OVL_EAGAIN)
       sched_yield();
-    r = submit_next();
+    else
+      number = atomic_fetch_add(&late.next, 1);
+    r = submit_number(number);
   }
   int expected = late.ending == BY_FINISH ? OVL_EPIPE : OVL_ECANCELED;
   expect(r == 0 || r == OVL_EAGAIN || r == OVL_ETOOBIG || r == expected, "a submit while the run ends: %s",
