@@ -63,7 +63,8 @@ typedef struct ovl_core_op {
   uint8_t flags;
   int result, native;
 
-  uint64_t deadline, left;
+  uint64_t deadline;
+  uint64_t left; /* the last of those that are done with it was done then; see OVL_OP_LEFT */
   struct ovl_core_op *watched_prev, *watched_next;
   uint32_t thread; /* that called it; set if there is a trace */
 
