@@ -23,10 +23,7 @@ static void tell_name(dump_t *d, const ovl_core_op_t *op) {
                number(ovl_core_op_microbatch(d->core, op)));
 }
 
-/* A time that the core was told may be a little ahead of this thread's clock. */
-static ovl_words_t since(const dump_t *d, uint64_t time) {
-  return ovl_note_time(d->now > time ? d->now - time : 0);
-}
+static ovl_words_t since(const dump_t *d, uint64_t time) { return ovl_note_time(ovl_since(d->now, time)); }
 
 /* ---- ops ------------------------------------------------------------------------------------------------------- */
 

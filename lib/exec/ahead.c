@@ -271,7 +271,7 @@ static void tell_core(ovl_executor_t *x, const ovl_ahead_lane_t *a, uint64_t at)
     ovl_exec_start_shown(x, op, note->thread, at);
     return;
   }
-  ovl_crowd_count(&x->crew.crowd, at > op->started ? at - op->started : 0, at);
+  ovl_crowd_count(&x->crew.crowd, ovl_since(at, op->started), at);
   ovl_exec_call_returned(x, op, 0, at);
 }
 
@@ -378,7 +378,7 @@ static bool lasts_long(const ovl_executor_t *x, const ovl_ahead_lane_t *a, uint6
   if (a->known_begun == a->known_ended)
     return false;
   const ovl_core_op_t *op = &x->core.ops[ovl_ahead_note_at(a, a->known_ended)->op];
-  return (op->busy & OVL_BUSY_CALL) && now > op->started && now - op->started > brief;
+  return (op->busy & OVL_BUSY_CALL) && ovl_since(now, op->started) > brief;
 }
 
 bool ovl_ahead_takes_long(const ovl_executor_t *x, uint64_t now, uint64_t brief) {

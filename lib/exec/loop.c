@@ -117,10 +117,10 @@ static bool run_loop_op(ovl_executor_t *x) {
   ovl_core_op_t *op = ovl_exec_start_next(x, lane, 0, started);
   ovl_exec_unlock(x);
   int result = ovl_exec_call_op(x, op);
-  uint64_t now = ovl_clock_now(&x->clock);
+  uint64_t now = ovl_clock_now(&x->clock), took = ovl_since(now, started);
   ovl_exec_lock(x);
-  if (now - started > x->loop_longest)
-    x->loop_longest = now - started;
+  if (took > x->loop_longest)
+    x->loop_longest = took;
   ovl_exec_call_returned(x, op, result, now);
   return true;
 }

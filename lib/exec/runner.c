@@ -252,7 +252,7 @@ static bool rest(ovl_executor_t *x, ovl_runner_t *r, uint64_t now) {
 /* Some op takes longer than those that were looked at. */
 static bool takes_long(const ovl_executor_t *x, uint64_t now) {
   for (uint32_t i = 0; i < x->crew.count; i++)
-    if (x->crew.runners[i].calling != 0 && now - x->crew.runners[i].calling > OVL_CROWD_BRIEF_NS)
+    if (x->crew.runners[i].calling != 0 && ovl_since(now, x->crew.runners[i].calling) > OVL_CROWD_BRIEF_NS)
       return true;
   return ovl_ahead_takes_long(x, now, OVL_CROWD_BRIEF_NS);
 }
@@ -361,9 +361,10 @@ static void look_around(ovl_runner_t *r, uint64_t started, uint64_t now) {
   if (r->looked_at || now - r->spotted < r->look_ns)
     return;
   r->spotted = now;
-  bool learns = r->look_ns < LOOK_NS && now - started < OVL_CROWD_BRIEF_NS; /* longer ones have said enough */
-  r->looked_at = learns || ++r->looks % WAITS_EVERY == 0;                   /* the next op */
-  if (now - started < LONG_NS)
+  uint64_t took = ovl_since(now, started);
+  bool learns = r->look_ns < LOOK_NS && took < OVL_CROWD_BRIEF_NS; /* longer ones have said enough */
+  r->looked_at = learns || ++r->looks % WAITS_EVERY == 0;          /* the next op */
+  if (took < LONG_NS)
     ovl_spread_busy(&r->spot);
   else
     ovl_spread_idle(&r->spot);
@@ -425,7 +426,7 @@ static ovl_call_t call_ops(ovl_executor_t *x, ovl_runner_t *r, ovl_core_op_t *op
 }
 
 static void report(ovl_executor_t *x, ovl_runner_t *r, const ovl_call_t *call) {
-  uint64_t took = call->ended - call->started;
+  uint64_t took = ovl_since(call->ended, call->started);
   r->calling = 0;
   ovl_crowd_count(&x->crew.crowd, took, call->ended);
   if (call->looked_at) {

@@ -119,6 +119,16 @@ static void without_a_counter_it_is_hrtime(void **state) {
   assert_true(before <= now && now <= uv_hrtime());
 }
 
+/* Two threads' times may be a little out of order, and no difference is to become 584 years. */
+static void what_is_yet_to_come_was_no_time_ago(void **state) {
+  (void)state;
+  assert_int_equal(ovl_since(7, 5), 2);
+  assert_int_equal(ovl_since(5, 5), 0);
+  assert_int_equal(ovl_since(5, 7), 0);
+  assert_int_equal(ovl_since(0, UINT64_MAX), 0);
+  assert_true(ovl_since(UINT64_MAX, 0) == UINT64_MAX);
+}
+
 /* Last, for no view trusts the counter afterwards: one that has drifted apart is found out. */
 static void a_counter_that_drifts_is_not_used_again(void **state) {
   (void)state;
@@ -147,6 +157,7 @@ int main(void) {
       cmocka_unit_test(its_rate_needs_little_correction),
       cmocka_unit_test(a_wrong_rate_is_corrected),
       cmocka_unit_test(without_a_counter_it_is_hrtime),
+      cmocka_unit_test(what_is_yet_to_come_was_no_time_ago),
       cmocka_unit_test(a_counter_that_drifts_is_not_used_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL) != 0;
