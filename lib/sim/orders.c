@@ -123,7 +123,7 @@ static int make_lists(ovl_orders_t *orders, uint64_t count) {
     size_t refs;
     if (!lane->planned || is_part(orders, l))
       continue;
-    if (__builtin_mul_overflow((size_t)count, (size_t)stages_of(orders, l), &refs))
+    if (__builtin_mul_overflow(count, stages_of(orders, l), &refs))
       return OVL_ENOMEM;
     lane->list.refs = ovl_memory_array(&orders->memory, refs, sizeof *lane->list.refs);
     if (lane->list.refs == NULL)
