@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "api/pipeline.h"
 #include "support/describe.h"
 #include "support/faults.h"
 
@@ -359,6 +360,7 @@ static void keep_records(real_run_t *run) {
   ovl_trace_init(&trace, run->records, sizeof run->records / sizeof *run->records);
   assert_int_equal(ovl_pipeline_trace(run->pipeline, &trace), 0);
   run->record_count = (uint32_t)trace.count;
+  run->goes_ahead = run->pipeline->exec.ahead_count > 0;
 }
 
 void real_play(real_run_t *run) {

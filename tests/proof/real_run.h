@@ -113,6 +113,7 @@ typedef struct real_run {
   ovl_stats_t stats;
   ovl_trace_record_t records[REAL_MICROBATCHES * REAL_STAGES];
   uint32_t record_count;
+  bool goes_ahead; /* the core may be told late of starts, whose records are of when it was told then */
 } real_run_t;
 
 /* real_shape.c */
