@@ -115,7 +115,7 @@ obtain() {
   fi
   echo "Installing with apt-get: ${packages_of_missing[*]}"
   apt update || echo "apt-get update failed; going on with the package lists that are there"
-  apt install -y --no-install-recommends "${packages_of_missing[@]}" || true
+  apt install -y --no-install-recommends --no-remove "${packages_of_missing[@]}" || true
   hash -r
   find_missing "$@"
 }
