@@ -56,7 +56,7 @@ static inline void ovl_record_statistics(ovl_core_t *core, ovl_core_op_t *op, ui
   op->bound += duration;
   lane->place_bound[op->place] = op->bound;
   core->tally.bound = ovl_core_max(core->tally.bound, op->bound);
-  core->tally.work = ovl_tally_sum(core->tally.work, duration);
+  core->tally.work = ovl_later(core->tally.work, duration);
   ovl_tally_stage(&core->tally.stages[op->stage], duration, op->delay);
   ovl_role_t role = ovl_record_role(core, op);
   if (role != OVL_ROLE_OTHER) {

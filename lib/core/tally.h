@@ -41,9 +41,9 @@ typedef struct ovl_tally {
       *awaited; /* by edge into a stage of the run's graph: how long lanes were idle until its end came */
 } ovl_tally_t;
 
-/* UINT64_MAX where the sum does not fit: in virtual time durations are as long as somebody says. */
-static inline uint64_t ovl_tally_sum(uint64_t a, uint64_t b) {
-  return b > UINT64_MAX - a ? UINT64_MAX : a + b;
+/* `by` after a time, or the end of time; so also the sum of two durations. */
+static inline uint64_t ovl_later(uint64_t time, uint64_t by) {
+  return by > UINT64_MAX - time ? UINT64_MAX : time + by;
 }
 
 /* Accounts for the time up to `now`, before the number of running ops of a role changes. */

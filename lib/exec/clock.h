@@ -52,11 +52,6 @@ static inline uint64_t ovl_clock_at(const ovl_clock_t *clock, uint64_t counter) 
 #endif
 }
 
-/* `by` after a time, or the end of time. */
-static inline uint64_t ovl_later(uint64_t time, uint64_t by) {
-  return by > UINT64_MAX - time ? UINT64_MAX : time + by;
-}
-
 /* How long ago `then` was; 0 if it is yet to come: clocks are read on different processors, and may be read
  * a little before what stands before them. */
 static inline uint64_t ovl_since(uint64_t now, uint64_t then) { return now > then ? now - then : 0; }

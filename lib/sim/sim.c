@@ -60,7 +60,7 @@ ovl_core_op_t *ovl_sim_next(ovl_sim_t *sim, uint64_t *end) {
     pass_time(sim);
   }
   ovl_core_op_t *op = ovl_core_take(&sim->core, lane, sim->now);
-  *end = ovl_tally_sum(sim->now, sim->duration(sim->context, &op->pub));
+  *end = ovl_later(sim->now, sim->duration(sim->context, &op->pub));
   push(sim, (ovl_sim_event_t){.end = *end, .op = op});
   return op;
 }
