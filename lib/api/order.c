@@ -185,8 +185,9 @@ static int check_complete(ovl_pipeline_t *p, uint32_t lane, const ovl_op_id_t *o
   if (stages == 0 || count % stages != 0)
     return ovl_refuse(p, OVL_EORDER, "set_order: lane \"%.100s\": %zu ops are not whole microbatches of %u",
                       ovl_lane_name(p, lane), count, (unsigned)stages);
-  size_t microbatches = count / stages, slots;
-  bool *seen = __builtin_mul_overflow(microbatches, (size_t)p->stage_descs.count, &slots)
+  uint64_t microbatches = count / stages;
+  size_t slots;
+  bool *seen = __builtin_mul_overflow(microbatches, p->stage_descs.count, &slots)
                    ? NULL
                    : ovl_memory_array(&p->memory, slots, sizeof *seen);
   int r = seen != NULL ? 0 : ovl_refuse(p, OVL_ENOMEM, "set_order: no memory to check the order");

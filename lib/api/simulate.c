@@ -26,10 +26,10 @@ static void play(ovl_sim_t *sim, ovl_mode_t mode, uint64_t microbatches, const o
 
 /* Records that the run can leave and the caller has room for. */
 static size_t records_wanted(const ovl_plan_t *plan, uint64_t microbatches, const ovl_trace_t *trace) {
-  uint64_t ops;
+  size_t ops;
   if (__builtin_mul_overflow(microbatches, plan->stage_count, &ops) || ops > trace->capacity)
     return trace->capacity;
-  return (size_t)ops;
+  return ops;
 }
 
 static void take_records(const ovl_sim_t *sim, ovl_trace_t *trace) {

@@ -84,7 +84,7 @@ static int init_lane(ovl_executor_t *x, uint32_t lane) {
   const ovl_plan_t *plan = x->core.plan;
   uint32_t stages = plan_stages_on(plan, lane);
   size_t notes = 1, ops;
-  if (__builtin_mul_overflow((size_t)stages, (size_t)plan->rows, &ops) || ops > SIZE_MAX / 2)
+  if (__builtin_mul_overflow(stages, plan->rows, &ops) || ops > SIZE_MAX / 2)
     return OVL_ETOOBIG;
   while (notes < ops)
     notes *= 2;
